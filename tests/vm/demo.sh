@@ -64,6 +64,7 @@ show ibv_devices
 show rdma link
 
 heading "1. An unmodified program under guard"
+# shellcheck disable=SC2031 # set in a subshell by others
 export QPGUARD_DIR=$state/first
 start_server
 show env LD_PRELOAD=libqpguard.so "${perftest[@]}" 127.0.0.1
