@@ -24,6 +24,9 @@ struct geometry {
 		    struct queue_bytes *out);
 };
 
+/* The rows. */
+extern const struct geometry geometry_rxe, geometry_estimate;
+
 /* The row of `driver`, or the row of the estimate (64 bytes and 16 per SGE). Never NULL. */
 const struct geometry *geometry_of(const char *driver);
 
