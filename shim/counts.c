@@ -43,16 +43,17 @@ static uint32_t trailing_of(uint64_t posted, uint32_t mark, uint32_t other_mark)
 
 uint64_t record_send_retired(const struct qp_record *r)
 {
-	uint64_t poll = LOAD(r->poll_send_retired);
-	uint64_t other = LOAD(r->other_send_retired);
-
-	return LOAD(r->mixed) ? most(poll, other) : poll + other;
+	if (LOAD(r->mixed))
+		return most(LOAD(r->poll_send_retired), LOAD(r->other_send_retired));
+	return LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
 }
 
 static bool every_signaled_completed(const struct qp_record *r)
 {
-	uint32_t polled = LOAD(r->poll_signaled) + LOAD(r->other_poll_signaled);
-	uint32_t posted = LOAD(r->post_signaled) + LOAD(r->other_signaled);
+	uint32_t polled = (uint32_t)(LOAD(r->poll_send_completions) +
+				     LOAD(r->other_send_completions));
+	uint32_t posted = (uint32_t)(LOAD(r->post_send_posted) + LOAD(r->other_send_posted)) -
+			  LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled);
 
 	return posted == polled;
 }

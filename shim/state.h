@@ -185,18 +185,17 @@ struct refusal_counts {
  *   other_*  every other thread, and control verbs (atomic adds)
  *
  * With "retired" for all requests that are outstanding no more, discarded ones included:
- *   receive side:                    retired = poll_recv_retired + other_recv_retired
- *   send side, !mixed:               the same with send; each completion retires one request
- *   send side, mixed (unsignaled requests were seen):
- *       retired = max(poll_send_retired, other_send_retired)
- *       and if every signaled request has completed, i.e.
- *           post_signaled + other_signaled == poll_signaled + other_poll_signaled (mod 2^32):
- *       outstanding = min(posted - retired, trailing), the requests after the last signaled one:
- *           trailing = (post_send_posted  - max(post_last_signaled,  other_seen_post)) +
- *                      (other_send_posted - max(other_last_signaled, post_seen_other))
- *           each mod 2^32, each at least 0
  *   posted      = post_*_posted + other_*_posted
- *   outstanding = max(posted - retired, 0), or as above
+ *   receive:      retired = poll_recv_retired + other_recv_retired
+ *   send, !mixed: retired = poll_send_completions + other_send_completions
+ *   send, mixed (unsignaled requests were seen; a completion retires all before it):
+ *                 retired = max(poll_send_retired, other_send_retired)
+ *   outstanding = max(posted - retired, 0)
+ *   and if mixed and every signaled request has completed, that is
+ *       posted - post_unsignaled - other_unsignaled == send completions   (mod 2^32),
+ *   outstanding = min(that, trailing), trailing being what was posted after the last signaled one:
+ *       (post_send_posted  - later of post_last_signaled,  other_seen_post) +
+ *       (other_send_posted - later of other_last_signaled, post_seen_other)  (mod 2^32, at least 0)
  *   completed   = posted - outstanding - discarded
  * counts.h holds these formulas.
  */
@@ -227,29 +226,29 @@ struct qp_record {
 	_Atomic uint32_t
 		flushed_unattributed; /* error completions of either side, not told apart */
 	struct refusal_counts send_refused;
-	uint64_t zero0;
+	_Atomic uint32_t other_seen_post;
+	uint32_t zero0;
 	/* line 3: the thread that owns posting */
 	_Alignas(64) _Atomic uint64_t post_send_posted;
 	_Atomic uint64_t post_recv_posted;
 	_Atomic uint32_t post_send_peak, post_recv_peak; /* outstanding, at most */
 	_Atomic uint16_t post_send_peak_sge, post_send_peak_inline, post_recv_peak_sge;
 	uint16_t zero1;
-	_Atomic uint32_t post_signaled, post_last_signaled, post_seen_other;
+	_Atomic uint32_t post_unsignaled, post_last_signaled, post_seen_other;
 	uint32_t zero2[5];
 	/* line 4: the thread that owns polling */
-	_Alignas(64) _Atomic uint64_t poll_send_retired;
+	_Alignas(64) _Atomic uint64_t poll_send_completions;
+	_Atomic uint64_t poll_send_retired; /* mixed alone */
 	_Atomic uint64_t poll_recv_retired;
-	_Atomic uint32_t poll_signaled;
-	uint32_t zero3;
 	struct refusal_counts recv_refused;
 	/* line 5: all others */
 	_Alignas(64) _Atomic uint64_t other_send_posted;
 	_Atomic uint64_t other_recv_posted;
+	_Atomic uint64_t other_send_completions;
 	_Atomic uint64_t other_send_retired;
 	_Atomic uint64_t other_recv_retired;
 	_Atomic uint64_t send_discarded, recv_discarded;
-	_Atomic uint32_t other_signaled, other_last_signaled, other_seen_post;
-	_Atomic uint32_t other_poll_signaled;
+	_Atomic uint32_t other_unsignaled, other_last_signaled;
 };
 static_assert(sizeof(struct qp_record) == 384, "QP record");
 
