@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Adds up a state file: see model.h. A running process may destroy objects meanwhile; so the groups
+ * are read before and after the records, and all of it again if a group's sums moved. Touches only
+ * the reader and its own memory.
+ */
+#include "model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "show.h"
+
+#define ATTEMPTS 5
+
+uint64_t refusals_of(const struct side_counts *c)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < REFUSALS; i++)
+		sum += c->refused[i];
+	return sum;
+}
+
+uint64_t qp_record_bytes(const struct qp_record *r)
+{
+	return (uint64_t)r->sq_bytes + r->rq_bytes + r->bookkeeping_bytes;
+}
+
+const char *basis_name(unsigned int basis)
+{
+	static const char *const names[] = { NULL, "estimate", "model", "provider" };
+
+	return basis < sizeof(names) / sizeof(names[0]) ? names[basis] : NULL;
+}
+
+const char *action_name(unsigned int action)
+{
+	static const char *const names[] = { "observe", "refuse", "clamp" };
+
+	return action < sizeof(names) / sizeof(names[0]) ? names[action] : "unknown";
+}
+
+bool recv_side_absent(unsigned int flags, const struct side_counts *recv)
+{
+	return flags & QP_HAS_SRQ && !recv->posted && !recv->not_posted && !refusals_of(recv);
+}
+
+/* The action of the limits that are set; of all when none is. */
+const char *model_action(const struct model *m)
+{
+	const struct state_budget *b = m->header->budget;
+	bool any = false;
+	uint32_t first = LOADED(b[0].action);
+
+	for (unsigned int pass = 0; pass < 2 && !any; pass++) {
+		for (unsigned int i = 0; i < BUDGET_LIMITS; i++) {
+			if (pass == 0 && LOADED(b[i].limit) == UINT64_MAX)
+				continue;
+			if (!any)
+				first = LOADED(b[i].action);
+			else if (LOADED(b[i].action) != first)
+				return "mixed";
+			any = true;
+		}
+	}
+	return action_name(first);
+}
+
+/* Sums. */
+
+static uint32_t max32(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+static void add_counts(struct side_counts *to, const struct side_counts *c)
+{
+	to->posted += c->posted;
+	to->completed += c->completed;
+	to->outstanding += c->outstanding;
+	to->discarded += c->discarded;
+	to->not_posted += c->not_posted;
+	for (unsigned int i = 0; i < REFUSALS; i++)
+		to->refused[i] += c->refused[i];
+	to->peak_outstanding = max32(to->peak_outstanding, c->peak_outstanding);
+	to->peak_sge = max32(to->peak_sge, c->peak_sge);
+	to->peak_inline = max32(to->peak_inline, c->peak_inline);
+}
+
+static void sums_to_counts(const struct side_sums *s, struct side_counts *out)
+{
+	*out = (struct side_counts){
+		.posted = s->posted,
+		.completed = s->completed,
+		.discarded = s->discarded,
+		.not_posted = s->not_posted,
+		.peak_outstanding = s->peak_outstanding,
+		.peak_sge = s->peak_sge,
+		.peak_inline = s->peak_inline,
+	};
+	memcpy(out->refused, s->refused, sizeof(out->refused));
+}
+
+/* A side of the destroyed members. Which side of a hidden one was hidden is not recorded: where no
+ * count is left, it was this one. */
+static void add_destroyed(struct side_total *t, const struct group_sums *g,
+			  const struct side_sums *s)
+{
+	struct side_counts c;
+
+	sums_to_counts(s, &c);
+	add_counts(&t->counts, &c);
+	t->hidden += g->hidden < g->destroyed ? g->hidden : g->destroyed;
+	t->visible += g->hidden < g->destroyed ? g->destroyed - g->hidden : 0;
+	if (t->visible == 0 && c.posted)
+		t->visible = 1;
+}
+
+static const struct group_sums *selected_sums(const struct group_record *r)
+{
+	return &r->sums[LOADED(r->folded) & 1];
+}
+
+static bool take_group(void *arg, uint32_t index, const void *record)
+{
+	struct model *m = arg;
+	struct group_view *g;
+	const struct group_sums *s;
+
+	if (index >= STATE_MAX_GROUPS)
+		return true;
+	g = &m->groups[index];
+	memset(g, 0, sizeof(*g));
+	memcpy(&g->record, record, sizeof(g->record));
+	g->used = true;
+	s = selected_sums(&g->record);
+	g->destroyed = s->destroyed;
+	g->completions = s->completions;
+	g->flushed_unattributed = s->flushed_unattributed;
+	g->peak_bound_wrs = s->peak_bound_wrs;
+	g->peak_backlog = s->peak_backlog;
+	add_destroyed(&g->send, s, &s->send);
+	add_destroyed(&g->recv, s, &s->recv);
+	g->polls.hidden = s->hidden;
+	g->polls.visible = s->hidden < s->destroyed ? s->destroyed - s->hidden : 0;
+	return true;
+}
+
+static struct group_view *group_at(struct model *m, uint16_t group, enum state_kind kind)
+{
+	struct group_view *g = group < STATE_MAX_GROUPS ? &m->groups[group] : NULL;
+
+	return g && g->used && g->record.kind == kind ? g : NULL;
+}
+
+/* Destroyed and folded, but killed or read before the record said so. */
+static bool folded_already(const struct model *m, uint16_t group, uint32_t id, enum state_kind kind)
+{
+	const struct group_view *g = group_at((struct model *)m, group, kind);
+
+	return g && LOADED(g->record.folded) >> 1 == id;
+}
+
+bool model_qp_is_live(const struct model *m, const struct qp_record *r)
+{
+	return LOADED(r->state) == RECORD_LIVE && !folded_already(m, r->group, r->id, KIND_QP);
+}
+
+bool model_cq_is_live(const struct model *m, const struct cq_record *r)
+{
+	return LOADED(r->state) == RECORD_LIVE && !folded_already(m, r->group, r->id, KIND_CQ);
+}
+
+bool model_srq_is_live(const struct model *m, const struct srq_record *r)
+{
+	return LOADED(r->state) == RECORD_LIVE && !folded_already(m, r->group, r->id, KIND_SRQ);
+}
+
+static void add_side(struct side_total *t, const struct side_counts *c, bool hidden)
+{
+	if (hidden) {
+		t->hidden++;
+		return;
+	}
+	t->visible++;
+	add_counts(&t->counts, c);
+}
+
+static bool take_qp(void *arg, uint32_t index, const void *record)
+{
+	struct model *m = arg;
+	const struct qp_record *r = record;
+	struct group_view *g = group_at(m, r->group, KIND_QP);
+	struct side_counts send, recv;
+
+	(void)index;
+	if (!model_qp_is_live(m, r))
+		return true;
+	m->live_qps++;
+	m->live_bytes += qp_record_bytes(r);
+	m->hidden_qps += (r->flags & (QP_SENDS_HIDDEN | QP_RECVS_HIDDEN)) != 0;
+	if (!g) {
+		m->strays++;
+		return true;
+	}
+	record_send_counts(r, &send);
+	record_recv_counts(r, &recv);
+	g->seen++;
+	add_side(&g->send, &send, r->flags & QP_SENDS_HIDDEN);
+	add_side(&g->recv, &recv, r->flags & QP_RECVS_HIDDEN);
+	return true;
+}
+
+static bool take_cq(void *arg, uint32_t index, const void *record)
+{
+	struct model *m = arg;
+	const struct cq_record *r = record;
+	struct group_view *g = group_at(m, r->group, KIND_CQ);
+	uint64_t bound = LOADED(r->peak_bound_wrs);
+
+	(void)index;
+	if (!model_cq_is_live(m, r))
+		return true;
+	m->live_cqs++;
+	m->live_bytes += LOADED(r->ring_bytes) + LOADED(r->bookkeeping_bytes);
+	if (!g) {
+		m->strays++;
+		return true;
+	}
+	g->seen++;
+	if (r->flags & CQ_POLLS_HIDDEN)
+		g->polls.hidden++;
+	else
+		g->polls.visible++;
+	g->completions += LOADED(r->poll_completions) + LOADED(r->other_completions);
+	g->flushed_unattributed += LOADED(r->flushed_unattributed);
+	g->peak_backlog = max32(g->peak_backlog,
+				max32(LOADED(r->peak_backlog), LOADED(r->other_peak_backlog)));
+	if (bound > g->peak_bound_wrs)
+		g->peak_bound_wrs = bound;
+	return true;
+}
+
+static bool take_srq(void *arg, uint32_t index, const void *record)
+{
+	struct model *m = arg;
+	const struct srq_record *r = record;
+	struct group_view *g = group_at(m, r->group, KIND_SRQ);
+	struct side_counts counts;
+
+	(void)index;
+	if (!model_srq_is_live(m, r))
+		return true;
+	m->live_srqs++;
+	m->live_bytes += LOADED(r->ring_bytes) + LOADED(r->bookkeeping_bytes);
+	if (!g) {
+		m->strays++;
+		return true;
+	}
+	record_srq_counts(r, &counts);
+	g->seen++;
+	add_side(&g->recv, &counts, r->flags & SRQ_HIDDEN);
+	return true;
+}
+
+/* Records that are kept as they are. */
+
+#define TAKE(function, member, limit)                                                              \
+	static bool function(void *arg, uint32_t index, const void *record)                        \
+	{                                                                                          \
+		struct model *m = arg;                                                             \
+                                                                                                   \
+		if (index < (limit))                                                               \
+			memcpy(&m->member[index], record, sizeof(m->member[index]));               \
+		return true;                                                                       \
+	}
+TAKE(take_failure, failures, STATE_MAX_FAILURES)
+TAKE(take_device, devices, STATE_MAX_DEVICES)
+TAKE(take_module, modules, STATE_MAX_MODULES)
+TAKE(take_caller, callers, STATE_MAX_CALLERS)
+TAKE(take_event, events, STATE_MAX_EVENTS)
+
+struct folded_check {
+	const struct model *m;
+	bool moved;
+};
+
+static bool compare_folded(void *arg, uint32_t index, const void *record)
+{
+	struct folded_check *check = arg;
+	const struct group_record *now = record;
+	const struct group_view *then = &check->m->groups[index];
+
+	if (index < STATE_MAX_GROUPS && then->used &&
+	    LOADED(now->folded) != LOADED(then->record.folded))
+		check->moved = true;
+	return !check->moved;
+}
+
+/* The groups, then the objects, then whether the groups still are what they were. */
+static void read_objects(struct model *m)
+{
+	struct statefile *f = m->file;
+	struct folded_check check = { .m = m };
+	unsigned int torn, damaged;
+
+	statefile_each(f, KIND_GROUP, take_group, m);
+	statefile_each(f, KIND_QP, take_qp, m);
+	statefile_each(f, KIND_CQ, take_cq, m);
+	statefile_each(f, KIND_SRQ, take_srq, m);
+	torn = f->torn;
+	damaged = f->damaged;
+	if (f->state == PROCESS_RUNNING)
+		statefile_each(f, KIND_GROUP, compare_folded, &check);
+	f->torn = torn;
+	f->damaged = damaged;
+	m->settled = !check.moved;
+}
+
+static void read_names(struct model *m)
+{
+	statefile_each(m->file, KIND_FAILURE, take_failure, m);
+	statefile_each(m->file, KIND_DEVICE, take_device, m);
+	statefile_each(m->file, KIND_MODULE, take_module, m);
+	statefile_each(m->file, KIND_CALLER, take_caller, m);
+	statefile_each(m->file, KIND_EVENT, take_event, m);
+}
+
+static void add_refusals(struct model *m)
+{
+	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++) {
+		const struct group_view *g = &m->groups[i];
+
+		if (!g->used)
+			continue;
+		m->post_refusals += refusals_of(&g->send.counts) + refusals_of(&g->recv.counts);
+		m->not_posted += g->send.counts.not_posted + g->recv.counts.not_posted;
+	}
+}
+
+bool model_read(struct model *m, struct statefile *f, const char *path)
+{
+	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+		const struct timespec pause = { .tv_nsec = 2000000 };
+
+		if (attempt)
+			nanosleep(&pause, NULL);
+		memset(m, 0, sizeof(*m));
+		m->file = f;
+		m->header = &f->header;
+		m->path = path;
+		if (!statefile_refresh(f)) {
+			snprintf(m->trouble, sizeof(m->trouble), "%s", f->trouble);
+			return false;
+		}
+		read_objects(m);
+		if (m->settled)
+			break;
+	}
+	read_names(m);
+	add_refusals(m);
+	m->torn = f->torn;
+	m->damaged = f->damaged;
+	snprintf(m->trouble, sizeof(m->trouble), "%s", f->trouble);
+	return true;
+}
+
+/* Names. */
+
+const struct device_record *model_device(const struct model *m, uint16_t device)
+{
+	const struct device_record *d = device < STATE_MAX_DEVICES ? &m->devices[device] : NULL;
+
+	return d && LOADED(d->state) != RECORD_FREE && d->name[0] ? d : NULL;
+}
+
+const char *model_caller(const struct model *m, uint16_t caller, bool whole, int how, char *out,
+			 size_t size)
+{
+	const struct caller_record *c = caller < STATE_MAX_CALLERS ? &m->callers[caller] : NULL;
+	const struct module_record *module;
+	const char *path;
+	size_t len;
+
+	if (!c || LOADED(c->state) == RECORD_FREE)
+		return NULL;
+	if (c->flags & CALLER_OTHER)
+		return "other";
+	module = c->module < STATE_MAX_MODULES ? &m->modules[c->module] : NULL;
+	if (!module || LOADED(module->state) == RECORD_FREE || !module->path[0]) {
+		snprintf(out, size, "0x%" PRIx64, c->address);
+		return out;
+	}
+	path = module->path;
+	if (!whole && strrchr(path, '/') && strrchr(path, '/')[1])
+		path = strrchr(path, '/') + 1;
+	show_text(out, size > 24 ? size - 24 : 1, path, strlen(path), (enum escape)how);
+	len = strlen(out);
+	snprintf(out + len, size - len, "+0x%" PRIx64, c->offset);
+	return out;
+}
