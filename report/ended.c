@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define ENDED_SUFFIX ".ended"
-#define ENDED_BYTES 96
+#define ENDED_BYTES  96
 
 bool ended_file_name(const char *state_name, char *out, size_t size)
 {

@@ -16,8 +16,8 @@
 #include "statefile.h"
 
 #define SYSTEM_FOLDER "/run/qpguard"
-#define SHM "/dev/shm"
-#define SHM_PREFIX "qpguard-"
+#define SHM	      "/dev/shm"
+#define SHM_PREFIX    "qpguard-"
 
 bool folder_expand(const char *pattern, char *out, size_t size)
 {
@@ -34,6 +34,9 @@ bool folder_expand(const char *pattern, char *out, size_t size)
 		} else if (p[0] == '%' && p[1] == 'u') {
 			snprintf(piece, sizeof(piece), "%u", (unsigned int)getuid());
 			p++;
+		} else if (p[0] == '%') { /* as the shim does: "%%" is one, anything else nothing */
+			piece[0] = p[1] == '%' ? '%' : '\0';
+			p += p[1] != '\0';
 		}
 		if (used + strlen(piece) >= size)
 			return false;

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define FOLDERS 1024
+#define FOLDERS	     1024
 #define FOLDER_FILES 65536 /* of one folder that are looked at */
 
 struct folders {

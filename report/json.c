@@ -14,7 +14,7 @@
 #include "memory.h"
 #include "show.h"
 
-#define SCHEMA 1
+#define SCHEMA	   1
 #define TEXT_BYTES 4352 /* four for each byte of the longest text of a state file, and some */
 
 /* Values. */
@@ -71,7 +71,8 @@ static const char *line_break(const struct json_output *w, const char *indented)
 
 static void put_value(struct json_output *w, json_t *value)
 {
-	if (!value || json_dumpf(value, w->out, JSON_ENCODE_ANY | (w->lines ? JSON_COMPACT : 0)) != 0)
+	if (!value ||
+	    json_dumpf(value, w->out, JSON_ENCODE_ANY | (w->lines ? JSON_COMPACT : 0)) != 0)
 		if (!ferror(w->out))
 			fputs("null", w->out);
 	json_decref(value);
@@ -133,7 +134,8 @@ static json_t *srq_caps(uint32_t max_wr, uint32_t max_sge)
 static json_t *side(const struct side_counts *c)
 {
 	static const char *const reasons[REFUSALS] = {
-		"queue_full", "queue_full_early", "too_many_sge", "inline_too_big", "bad_state", "other",
+		"queue_full",	  "queue_full_early", "too_many_sge",
+		"inline_too_big", "bad_state",	      "other",
 	};
 	json_t *o = json_object(), *rejected = json_object();
 
@@ -193,9 +195,9 @@ static json_t *ring_bytes(uint64_t ring, uint64_t bookkeeping, unsigned int basi
 static const char *entry_name(unsigned int entry)
 {
 	static const char *const names[] = {
-		[ENTRY_CREATE_QP] = "create_qp",     [ENTRY_CREATE_QP_EX] = "create_qp_ex",
-		[ENTRY_CREATE_CQ] = "create_cq",     [ENTRY_CREATE_CQ_EX] = "create_cq_ex",
-		[ENTRY_CREATE_SRQ] = "create_srq",   [ENTRY_CREATE_SRQ_EX] = "create_srq_ex",
+		[ENTRY_CREATE_QP] = "create_qp",   [ENTRY_CREATE_QP_EX] = "create_qp_ex",
+		[ENTRY_CREATE_CQ] = "create_cq",   [ENTRY_CREATE_CQ_EX] = "create_cq_ex",
+		[ENTRY_CREATE_SRQ] = "create_srq", [ENTRY_CREATE_SRQ_EX] = "create_srq_ex",
 	};
 
 	return entry < sizeof(names) / sizeof(names[0]) ? names[entry] : NULL;
@@ -251,9 +253,9 @@ static json_t *qp(const struct model *m, const struct qp_record *r)
 	set(o, "bytes", qp_bytes(r));
 	set(o, "posts_visible", json_boolean(!(r->flags & (QP_SENDS_HIDDEN | QP_RECVS_HIDDEN))));
 	set(o, "send", r->flags & QP_SENDS_HIDDEN ? json_null() : side(&send));
-	set(o, "recv", r->flags & QP_RECVS_HIDDEN || recv_side_absent(r->flags, &recv) ?
-			       json_null() :
-			       side(&recv));
+	set(o, "recv",
+	    r->flags & QP_RECVS_HIDDEN || recv_side_absent(r->flags, &recv) ? json_null()
+									    : side(&recv));
 	set(o, "flushed_unattributed", number(LOADED(r->flushed_unattributed)));
 	return o;
 }
@@ -295,9 +297,10 @@ static bool put_cq(void *arg, uint32_t index, const void *record)
 	set(o, "bound_recv_wrs", number(LOADED(r->bound_recv_wrs)));
 	set(o, "peak_bound_wrs", number(LOADED(r->peak_bound_wrs)));
 	set(o, "completions",
-	    hidden ? json_null() :
-		     number(LOADED(r->poll_completions) + LOADED(r->other_completions)));
-	set(o, "flushed_unattributed", hidden ? json_null() : number(LOADED(r->flushed_unattributed)));
+	    hidden ? json_null()
+		   : number(LOADED(r->poll_completions) + LOADED(r->other_completions)));
+	set(o, "flushed_unattributed",
+	    hidden ? json_null() : number(LOADED(r->flushed_unattributed)));
 	set(o, "peak_backlog", hidden ? json_null() : number(backlog > other ? backlog : other));
 	put_item(l->w, o);
 	return !ferror(l->w->out);
@@ -359,8 +362,8 @@ static json_t *qp_group(const struct model *m, const struct group_view *g)
 	set(o, "requested", r->flags & GROUP_OTHER ? json_null() : caps(&r->requested));
 	set(o, "effective", r->flags & GROUP_OTHER ? json_null() : caps(&r->effective));
 	set(o, "send", side_total(&g->send));
-	set(o, "recv", recv_side_absent(r->qp_flags, &g->recv.counts) ? json_null() :
-									side_total(&g->recv));
+	set(o, "recv",
+	    recv_side_absent(r->qp_flags, &g->recv.counts) ? json_null() : side_total(&g->recv));
 	return o;
 }
 
@@ -522,7 +525,8 @@ static json_t *args(const struct state_header *h)
 		end--;
 	list = json_array();
 	for (size_t at = 0; at < end; at += strnlen(h->argv0 + at, end - at) + 1)
-		json_array_append_new(list, text_of(h->argv0 + at, strnlen(h->argv0 + at, end - at)));
+		json_array_append_new(list,
+				      text_of(h->argv0 + at, strnlen(h->argv0 + at, end - at)));
 	return list;
 }
 
@@ -581,7 +585,8 @@ static json_t *failure(const struct model *m, const struct failure_record *f)
 	set(o, "call", other ? json_null() : text(guarded_call_name(f->reason.call)));
 	set(o, "device", device_name(m, f->device));
 	set(o, "caller", caller(m, f->caller));
-	set(o, "errno", other ? json_null() : text(errno_name(f->reason.error, name, sizeof(name))));
+	set(o, "errno",
+	    other ? json_null() : text(errno_name(f->reason.error, name, sizeof(name))));
 	set(o, "errno_number", other ? json_null() : json_integer(f->reason.error));
 	set(o, "type",
 	    f->reason.call == CALL_CREATE_QP ? text(qp_type_name(f->qp_type)) : json_null());
@@ -628,7 +633,8 @@ static void put_identity(struct json_output *w, const struct model *m)
 	put_field(w, "ended_at", when(ended_at ? ended_at : e->at));
 	put_field(w, "state", text(process_state_names[m->file->state]));
 	put_field(w, "signal", e->known && e->signal ? json_integer(e->signal) : json_null());
-	put_field(w, "exit_code", e->known && !e->signal ? json_integer(e->exit_code) : json_null());
+	put_field(w, "exit_code",
+		  e->known && !e->signal ? json_integer(e->exit_code) : json_null());
 	put_field(w, "state_file", text_or_null(m->path));
 }
 

@@ -68,7 +68,8 @@ static void usage(FILE *out)
 	for (size_t i = 0; i < SUBCOMMANDS; i++)
 		if (subcommands[i].run)
 			fprintf(out, "  %-8s %s\n", subcommands[i].name, subcommands[i].summary);
-	fputs("\nqpguard COMMAND --help tells more. A program is guarded by LD_PRELOAD=libqpguard.so or by\n"
+	fputs("\nqpguard COMMAND --help tells more. A program is guarded by "
+	      "LD_PRELOAD=libqpguard.so or by\n"
 	      "qpguard run -- PROGRAM; its queues are then told by qpguard report.\n"
 	      "Exit status: 0 done, 1 a check failed, 2 usage, 3 input missing or unreadable.\n",
 	      out);

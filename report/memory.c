@@ -41,8 +41,8 @@ uint64_t host_memory(void)
 {
 	char text[4096];
 
-	return read_text("/proc/meminfo", text, sizeof(text)) ? kilobytes_of(text, "MemTotal:") :
-								MEMORY_UNKNOWN;
+	return read_text("/proc/meminfo", text, sizeof(text)) ? kilobytes_of(text, "MemTotal:")
+							      : MEMORY_UNKNOWN;
 }
 
 static uint64_t cgroup_current(uint32_t pid)

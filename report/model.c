@@ -268,14 +268,14 @@ static bool take_srq(void *arg, uint32_t index, const void *record)
 
 /* Records that are kept as they are. */
 
-#define TAKE(function, member, limit)                                                              \
-	static bool function(void *arg, uint32_t index, const void *record)                        \
-	{                                                                                          \
-		struct model *m = arg;                                                             \
-                                                                                                   \
-		if (index < (limit))                                                               \
-			memcpy(&m->member[index], record, sizeof(m->member[index]));               \
-		return true;                                                                       \
+#define TAKE(function, member, limit)                                                \
+	static bool function(void *arg, uint32_t index, const void *record)          \
+	{                                                                            \
+		struct model *m = arg;                                               \
+                                                                                     \
+		if (index < (limit))                                                 \
+			memcpy(&m->member[index], record, sizeof(m->member[index])); \
+		return true;                                                         \
 	}
 TAKE(take_failure, failures, STATE_MAX_FAILURES)
 TAKE(take_device, devices, STATE_MAX_DEVICES)

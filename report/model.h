@@ -41,8 +41,8 @@ struct model {
 	uint64_t live_bytes;			/* of those */
 	uint64_t hidden_qps;			/* living, posts of a side not visible */
 	uint64_t post_refusals, not_posted;	/* of all queues that ever were */
-	unsigned int strays;	    /* records whose group is not there */
-	unsigned int torn, damaged; /* records left out */
+	unsigned int strays;			/* records whose group is not there */
+	unsigned int torn, damaged;		/* records left out */
 	bool settled; /* nothing was destroyed while it was read: all sums are of one moment */
 	char trouble[STATEFILE_WHY_BYTES];
 };
@@ -63,7 +63,7 @@ const char *model_caller(const struct model *m, uint16_t caller, bool whole, int
 
 uint64_t qp_record_bytes(const struct qp_record *r);
 uint64_t refusals_of(const struct side_counts *c); /* calls refused, all reasons */
-const char *basis_name(unsigned int basis); /* "provider", ...; NULL: not known */
+const char *basis_name(unsigned int basis);	   /* "provider", ...; NULL: not known */
 const char *action_name(unsigned int action);
 /* Whether a QP takes its receives from an SRQ and so has no receive side of its own to speak of. */
 bool recv_side_absent(unsigned int flags, const struct side_counts *recv);

@@ -31,10 +31,12 @@ struct report {
 };
 
 static const char usage_text[] =
-	"usage: qpguard report [--check] [--verbose] [--format text|json|jsonl] [-o FILE] [PATH...]\n"
+	"usage: qpguard report [--check] [--verbose] [--format text|json|jsonl] [-o FILE] "
+	"[PATH...]\n"
 	"\n"
 	"Tells what the queues of guarded programs asked for, got and cost, and what was refused.\n"
-	"PATH is a state file or a folder of them; without one, everything in QPGUARD_DIR, else in\n"
+	"PATH is a state file or a folder of them; without one, everything in QPGUARD_DIR, else "
+	"in\n"
 	"/run/qpguard and /dev/shm/qpguard-UID (root: of every user).\n"
 	"\n"
 	"  --check        go through the list before going live; exit status 1 if a point fails\n"
@@ -102,7 +104,8 @@ static void report_folder(struct report *r, const char *folder, bool named)
 	char **names = fd < 0 ? NULL : folder_names(fd, &count);
 
 	if (!names) {
-		unreadable(r, folder, fd < 0 && errno == ENOENT ? "does not exist" : strerror(errno));
+		unreadable(r, folder,
+			   fd < 0 && errno == ENOENT ? "does not exist" : strerror(errno));
 	} else if (count == 0 && named) {
 		unreadable(r, folder, "has no state file in it");
 	}
@@ -140,8 +143,8 @@ static void report_defaults(struct report *r)
 	folders_free(&f);
 	if (r->found == 0 && r->status == DONE) {
 		complain("report", "no guarded program has left a state file in %s",
-			 getenv("QPGUARD_DIR") ? getenv("QPGUARD_DIR") :
-						 "/run/qpguard or /dev/shm/qpguard-UID");
+			 getenv("QPGUARD_DIR") ? getenv("QPGUARD_DIR")
+					       : "/run/qpguard or /dev/shm/qpguard-UID");
 		r->status = INPUT_MISSING;
 	}
 }
@@ -239,9 +242,12 @@ static bool set_format(struct report *r, const char *name)
 int cmd_report(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "check", no_argument, NULL, 'c' },	  { "verbose", no_argument, NULL, 'v' },
-		{ "format", required_argument, NULL, 'f' }, { "output", required_argument, NULL, 'o' },
-		{ "help", no_argument, NULL, 'h' },	  { NULL, 0, NULL, 0 },
+		{ "check", no_argument, NULL, 'c' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "format", required_argument, NULL, 'f' },
+		{ "output", required_argument, NULL, 'o' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
 	struct report r = { .status = DONE };
 	int c;
@@ -259,7 +265,8 @@ int cmd_report(int argc, char **argv)
 				return USAGE;
 		} else {
 			fputs(usage_text, c == 'h' ? stdout : stderr);
-			return c == 'h' ? finish_output("report", stdout, "standard output") : USAGE;
+			return c == 'h' ? finish_output("report", stdout, "standard output")
+					: USAGE;
 		}
 	}
 	if (r.check && r.format != FORMAT_TEXT) {

@@ -97,7 +97,11 @@ char *show_rfc3339(char *out, uint64_t ns)
 static size_t utf8_character(const unsigned char *s, size_t len, uint32_t *point)
 {
 	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-	size_t need = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
+	size_t need = s[0] < 0x80	? 1
+		      : s[0] >> 5 == 6	? 2
+		      : s[0] >> 4 == 14 ? 3
+		      : s[0] >> 3 == 30 ? 4
+					: 0;
 	uint32_t value;
 
 	if (need == 0 || need > len)

@@ -16,37 +16,46 @@
 #include <unistd.h>
 
 /* A chunk of records is read three times: the sequence numbers before, the records, the numbers after. */
-#define CHUNK_BYTES 65536u
+#define CHUNK_BYTES  65536u
 #define TORN_RETRIES 5
 
 const char *const process_state_names[] = { "running", "exited", "died", "unknown" };
 
 static const size_t record_sizes[KINDS] = {
-	[KIND_QP] = sizeof(struct qp_record),	      [KIND_CQ] = sizeof(struct cq_record),
-	[KIND_SRQ] = sizeof(struct srq_record),	      [KIND_GROUP] = sizeof(struct group_record),
-	[KIND_FAILURE] = sizeof(struct failure_record), [KIND_DEVICE] = sizeof(struct device_record),
-	[KIND_MODULE] = sizeof(struct module_record), [KIND_CALLER] = sizeof(struct caller_record),
+	[KIND_QP] = sizeof(struct qp_record),
+	[KIND_CQ] = sizeof(struct cq_record),
+	[KIND_SRQ] = sizeof(struct srq_record),
+	[KIND_GROUP] = sizeof(struct group_record),
+	[KIND_FAILURE] = sizeof(struct failure_record),
+	[KIND_DEVICE] = sizeof(struct device_record),
+	[KIND_MODULE] = sizeof(struct module_record),
+	[KIND_CALLER] = sizeof(struct caller_record),
 	[KIND_EVENT] = sizeof(struct event_record),
 };
 
 static const char *const kind_names[KINDS] = {
-	[KIND_QP] = "QP",	    [KIND_CQ] = "CQ",	      [KIND_SRQ] = "SRQ",
-	[KIND_GROUP] = "group",	    [KIND_FAILURE] = "failure", [KIND_DEVICE] = "device",
-	[KIND_MODULE] = "module",   [KIND_CALLER] = "caller", [KIND_EVENT] = "event",
+	[KIND_QP] = "QP",	  [KIND_CQ] = "CQ",	      [KIND_SRQ] = "SRQ",
+	[KIND_GROUP] = "group",	  [KIND_FAILURE] = "failure", [KIND_DEVICE] = "device",
+	[KIND_MODULE] = "module", [KIND_CALLER] = "caller",   [KIND_EVENT] = "event",
 };
 
 /* Most records of each kind; more are damage. The three kinds of objects are bounded by the file. */
 static const uint32_t record_bounds[KINDS] = {
-	[KIND_QP] = UINT32_MAX,		  [KIND_CQ] = UINT32_MAX,
-	[KIND_SRQ] = UINT32_MAX,	  [KIND_GROUP] = STATE_MAX_GROUPS,
-	[KIND_FAILURE] = STATE_MAX_FAILURES, [KIND_DEVICE] = STATE_MAX_DEVICES,
-	[KIND_MODULE] = STATE_MAX_MODULES, [KIND_CALLER] = STATE_MAX_CALLERS,
+	[KIND_QP] = UINT32_MAX,
+	[KIND_CQ] = UINT32_MAX,
+	[KIND_SRQ] = UINT32_MAX,
+	[KIND_GROUP] = STATE_MAX_GROUPS,
+	[KIND_FAILURE] = STATE_MAX_FAILURES,
+	[KIND_DEVICE] = STATE_MAX_DEVICES,
+	[KIND_MODULE] = STATE_MAX_MODULES,
+	[KIND_CALLER] = STATE_MAX_CALLERS,
 	[KIND_EVENT] = STATE_MAX_EVENTS,
 };
 
 bool statefile_name(const char *name)
 {
-	size_t len = strlen(name), prefix = strlen(STATE_FILE_PREFIX), suffix = strlen(STATE_FILE_SUFFIX);
+	size_t len = strlen(name), prefix = strlen(STATE_FILE_PREFIX),
+	       suffix = strlen(STATE_FILE_SUFFIX);
 
 	return len > prefix + suffix && strncmp(name, STATE_FILE_PREFIX, prefix) == 0 &&
 	       strcmp(name + len - suffix, STATE_FILE_SUFFIX) == 0 && !strchr(name, '/');
@@ -76,11 +85,11 @@ static int open_regular(int dirfd, const char *name, struct stat *st, char *why)
 
 	if (fd < 0) {
 		snprintf(why, STATEFILE_WHY_BYTES, "%s",
-			 errno == ENOENT ? "does not exist" :
-			 errno == ELOOP	 ? "is a symbolic link, which is not followed" :
-			 errno == EACCES ? "may not be read by this user" :
-			 errno == ENXIO	 ? "is not a regular file" :
-					   strerror(errno));
+			 errno == ENOENT   ? "does not exist"
+			 : errno == ELOOP  ? "is a symbolic link, which is not followed"
+			 : errno == EACCES ? "may not be read by this user"
+			 : errno == ENXIO  ? "is not a regular file"
+					   : strerror(errno));
 		return -1;
 	}
 	if (fstat(fd, st) != 0 || !S_ISREG(st->st_mode)) {
@@ -122,10 +131,12 @@ static bool check_identity(const struct state_header *h, char *why)
 	}
 	if (h->version != STATE_VERSION) {
 		snprintf(why, STATEFILE_WHY_BYTES,
-			 h->version > STATE_VERSION ?
-				 "is of layout version %" PRIu32 ", newer than the %u that this qpguard "
-				 "reads: use the qpguard of the library that wrote it" :
-				 "is damaged: its layout version is %" PRIu32 ", which never was (now: %u)",
+			 h->version > STATE_VERSION
+				 ? "is of layout version %" PRIu32
+				   ", newer than the %u that this qpguard "
+				   "reads: use the qpguard of the library that wrote it"
+				 : "is damaged: its layout version is %" PRIu32
+				   ", which never was (now: %u)",
 			 h->version, STATE_VERSION);
 		return false;
 	}
@@ -147,7 +158,8 @@ static bool check_sizes(const struct state_header *h, char *why)
 		if (h->record_bytes[k] == record_sizes[k])
 			continue;
 		snprintf(why, STATEFILE_WHY_BYTES,
-			 "is damaged: it claims %s records of %" PRIu32 " bytes, version %u has %zu",
+			 "is damaged: it claims %s records of %" PRIu32
+			 " bytes, version %u has %zu",
 			 kind_names[k], h->record_bytes[k], STATE_VERSION, record_sizes[k]);
 		return false;
 	}
@@ -189,7 +201,7 @@ static bool measure(struct statefile *f, char *why)
 	f->size = (uint64_t)st.st_size;
 	f->mtime_ns = (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
 	f->uid = st.st_uid;
-	if (begun <= STATE_HEADER_BYTES) {
+	if (begun < STATE_HEADER_BYTES) {
 		snprintf(why, STATEFILE_WHY_BYTES,
 			 "is not begun: its process is making it, or ended before it had");
 		return false;
@@ -204,8 +216,8 @@ static bool measure(struct statefile *f, char *why)
 	if (begun > f->size) {
 		f->bytes = f->size;
 		snprintf(f->trouble, sizeof(f->trouble),
-			 "is cut: it has %" PRIu64 " of the %" PRIu64 " bytes that it claims", f->size,
-			 begun);
+			 "is cut: it has %" PRIu64 " of the %" PRIu64 " bytes that it claims",
+			 f->size, begun);
 	}
 	return true;
 }
@@ -326,8 +338,8 @@ static bool trouble_at(struct statefile *f, uint64_t offset, const char *what)
 {
 	if (!f->trouble[0])
 		snprintf(f->trouble, sizeof(f->trouble),
-			 "is damaged: the block at byte %" PRIu64 " %s; what follows is left out", offset,
-			 what);
+			 "is damaged: the block at byte %" PRIu64 " %s; what follows is left out",
+			 offset, what);
 	return false;
 }
 
@@ -374,8 +386,9 @@ static bool is_whole(enum state_kind kind, const unsigned char *before, const un
 	if (seq & 1 || word_at(now) != seq || word_at(after) != seq)
 		return false;
 	/* no id ends twice: as long as folded stays, so do the sums that it selects */
-	return kind != KIND_GROUP || (memcmp(before + folded, now + folded, sizeof(uint64_t)) == 0 &&
-				      memcmp(now + folded, after + folded, sizeof(uint64_t)) == 0);
+	return kind != KIND_GROUP ||
+	       (memcmp(before + folded, now + folded, sizeof(uint64_t)) == 0 &&
+		memcmp(now + folded, after + folded, sizeof(uint64_t)) == 0);
 }
 
 static bool read_thrice(struct statefile *f, uint64_t offset, size_t bytes)

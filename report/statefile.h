@@ -18,7 +18,7 @@
 #define STATEFILE_MAX_BYTES (1ull << 30)
 /* Records of a kind that one block may claim to be large. */
 #define STATEFILE_MAX_RECORD_BYTES 4096u
-#define STATEFILE_WHY_BYTES 256
+#define STATEFILE_WHY_BYTES	   256
 
 enum process_state { PROCESS_RUNNING, PROCESS_EXITED, PROCESS_DIED, PROCESS_UNKNOWN };
 extern const char *const process_state_names[]; /* "running", ... */
@@ -38,9 +38,9 @@ struct statefile {
 	struct ended ended;
 	uint64_t bytes; /* readable: file_bytes, or less when the file is cut */
 	uint64_t size, mtime_ns;
-	uint32_t uid; /* owner of the file */
-	unsigned int torn;    /* records left out because they were being written */
-	unsigned int damaged; /* records left out because they make no sense */
+	uint32_t uid;			   /* owner of the file */
+	unsigned int torn;		   /* records left out because they were being written */
+	unsigned int damaged;		   /* records left out because they make no sense */
 	char trouble[STATEFILE_WHY_BYTES]; /* "" or why only part of the file could be read */
 	unsigned char *buffer;
 	struct state_header header;

@@ -11,11 +11,11 @@
 #include "show.h"
 
 #define INDENT 2
-#define GAP 2
+#define GAP    2
 
 const char *color_on(bool colors, enum color c)
 {
-	static const char *const codes[] = { "",	   "\033[1m",  "\033[31m",
+	static const char *const codes[] = { "",	 "\033[1m",  "\033[31m",
 					     "\033[33m", "\033[32m", "\033[2m" };
 
 	return colors ? codes[c] : "";
@@ -41,9 +41,8 @@ struct table *table_new(FILE *out, unsigned int width, bool colors)
 void table_column(struct table *t, const char *head, bool right, unsigned char drop)
 {
 	if (t && t->columns < TABLE_COLUMNS)
-		t->column[t->columns++] = (struct table_column){
-			head, right, drop, (unsigned int)strlen(head), true
-		};
+		t->column[t->columns++] = (struct table_column){ head, right, drop,
+								 (unsigned int)strlen(head), true };
 }
 
 static unsigned int total_width(const struct table *t)

@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 #define TABLE_COLUMNS 12
-#define TABLE_ROWS 128
-#define TABLE_CELL 80
-#define TABLE_NOTE 320
+#define TABLE_ROWS    128
+#define TABLE_CELL    80
+#define TABLE_NOTE    320
 
 enum color { PLAIN, BOLD, RED, YELLOW, GREEN, DIM };
 

@@ -85,6 +85,16 @@ static void caller_cell(struct table *t, const struct model *m, uint16_t caller)
 	table_cell(t, PLAIN, "%s", text ? text : "?");
 }
 
+/* A single device stands in the lines above and is the first column to go; else nearly the last. */
+static unsigned char device_drop(const struct model *m)
+{
+	unsigned int devices = 0;
+
+	for (unsigned int i = 0; i < STATE_MAX_DEVICES; i++)
+		devices += model_device(m, (uint16_t)i) != NULL;
+	return devices < 2 ? 9 : 3;
+}
+
 /* "128x4/512x1+64": WRs x SGEs of the send and of the receive queue, inline bytes. */
 static void caps_cell(struct table *t, const struct qp_caps *c, bool srq)
 {
@@ -93,7 +103,8 @@ static void caps_cell(struct table *t, const struct qp_caps *c, bool srq)
 	if (c->max_inline_data)
 		snprintf(inline_data, sizeof(inline_data), "+%" PRIu32, c->max_inline_data);
 	if (!srq)
-		snprintf(recv, sizeof(recv), "%" PRIu32 "x%" PRIu32, c->max_recv_wr, c->max_recv_sge);
+		snprintf(recv, sizeof(recv), "%" PRIu32 "x%" PRIu32, c->max_recv_wr,
+			 c->max_recv_sge);
 	table_cell(t, PLAIN, "%" PRIu32 "x%" PRIu32 "/%s%s", c->max_send_wr, c->max_send_sge, recv,
 		   inline_data);
 }
@@ -148,8 +159,9 @@ static void refused_cell(struct table *t, uint64_t refused)
 static size_t refusals_text(char *out, size_t size, const char *side, const struct side_counts *c)
 {
 	static const char *const reasons[REFUSALS] = {
-		"queue full", "queue full (provider says so early)", "too many SGEs", "inline too big",
-		"bad state",  "other",
+		"queue full",	 "queue full (provider says so early)",
+		"too many SGEs", "inline too big",
+		"bad state",	 "other",
 	};
 	size_t used = 0;
 	char buf[SHOW_BYTES];
@@ -246,8 +258,8 @@ static void print_devices(const struct text_output *w, const struct model *m)
 			continue;
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s (%s%s%s)",
 					 used ? ", " : "", safe(name, sizeof(name), d->name),
-					 d->driver[0] ? safe(driver, sizeof(driver), d->driver) :
-							"driver not known",
+					 d->driver[0] ? safe(driver, sizeof(driver), d->driver)
+						      : "driver not known",
 					 d->firmware[0] ? ", firmware " : "",
 					 safe(firmware, sizeof(firmware), d->firmware));
 	}
@@ -268,18 +280,21 @@ static void print_who(const struct text_output *w, const struct model *m)
 	if (h->exe[0])
 		print_line(w, "program", safe(text, sizeof(text), h->exe));
 	if (h->parent_pid) {
-		snprintf(text, sizeof(text), "forked by the guarded process %" PRIu32, h->parent_pid);
+		snprintf(text, sizeof(text), "forked by the guarded process %" PRIu32,
+			 h->parent_pid);
 		print_line(w, "parent", text);
 	}
 	if (h->labels[0])
 		print_labels(w, h->labels);
 	snprintf(text, sizeof(text), "%s, action %s, %s%s",
-		 h->guard_version[0] ? safe(file, sizeof(file), h->guard_version) : "unknown version",
+		 h->guard_version[0] ? safe(file, sizeof(file), h->guard_version)
+				     : "unknown version",
 		 model_action(m), h->policy_file[0] ? "policy " : "no policy file",
 		 safe(file + 200, sizeof(file) - 200, h->policy_file));
 	print_line(w, "guard", text);
 	if (LOADED(h->policy_complaints)) {
-		snprintf(text, sizeof(text), "%" PRIu32 " fault%s in the policy: see `qpguard policy`",
+		snprintf(text, sizeof(text),
+			 "%" PRIu32 " fault%s in the policy: see `qpguard policy`",
 			 LOADED(h->policy_complaints), plural(LOADED(h->policy_complaints)));
 		print_line(w, "", text);
 	}
@@ -295,16 +310,19 @@ static void print_totals(const struct text_output *w, const struct model *m)
 	char text[512], now[SHOW_BYTES], peak[SHOW_BYTES], b[4][SHOW_BYTES];
 
 	snprintf(text, sizeof(text),
-		 "%s QP%s (%s made, peak %s), %s CQ%s, %" PRIu64 " SRQ%s; %s of queue memory (peak %s)",
+		 "%s QP%s (%s made, peak %s), %s CQ%s, %" PRIu64
+		 " SRQ%s; %s of queue memory (peak %s)",
 		 show_count(b[0], qps), plural(qps), show_count(b[1], LOADED(t->created_qps)),
 		 show_count(b[2], LOADED(t->peak_qps)), show_count(b[3], cqs), plural(cqs), srqs,
-		 plural(srqs), show_size(now, LOADED(t->bytes)), show_size(peak, LOADED(t->peak_bytes)));
+		 plural(srqs), show_size(now, LOADED(t->bytes)),
+		 show_size(peak, LOADED(t->peak_bytes)));
 	print_line(w, "totals", text);
 	snprintf(text, sizeof(text),
 		 "%s post%s refused, %s creation%s failed, %s refused by budget, %s clamped",
 		 show_count(b[0], m->post_refusals), plural(m->post_refusals),
 		 show_count(b[1], LOADED(t->create_failures)), plural(LOADED(t->create_failures)),
-		 show_count(b[2], LOADED(t->budget_refusals)), show_count(b[3], LOADED(t->clamped)));
+		 show_count(b[2], LOADED(t->budget_refusals)),
+		 show_count(b[3], LOADED(t->clamped)));
 	print_line(w, "", text);
 }
 
@@ -326,8 +344,7 @@ static void print_reservations(const struct text_output *w, const struct model *
 		print_line(w, "beware", text);
 	}
 	if (m->torn || m->damaged || m->strays) {
-		snprintf(text, sizeof(text),
-			 "%u record%s left out: %u %s, %u damaged",
+		snprintf(text, sizeof(text), "%u record%s left out: %u %s, %u damaged",
 			 m->torn + m->damaged + m->strays, plural(m->torn + m->damaged + m->strays),
 			 m->torn, "being written", m->damaged + m->strays);
 		print_line(w, "beware", text);
@@ -409,7 +426,7 @@ static void print_groups(const struct text_output *w, const struct model *m)
 	t = table_new(w->out, w->width, w->color);
 	table_column(t, "LIVE/MADE", true, 0);
 	table_column(t, "TYPE", false, 0);
-	table_column(t, "DEVICE", false, 3);
+	table_column(t, "DEVICE", false, device_drop(m));
 	table_column(t, "REQUESTED", false, 0);
 	table_column(t, "EFFECTIVE", false, 0);
 	table_column(t, "PEAK USED", false, 0);
@@ -485,7 +502,7 @@ static void print_qps(const struct text_output *w, const struct model *m)
 	table_column(l.t, "QP", false, 0);
 	table_column(l.t, "TYPE", false, 0);
 	table_column(l.t, "STATE", false, 0);
-	table_column(l.t, "DEVICE", false, 2);
+	table_column(l.t, "DEVICE", false, device_drop(m));
 	table_column(l.t, "REQUESTED", false, 4);
 	table_column(l.t, "EFFECTIVE", false, 1);
 	table_column(l.t, "SENDS", false, 0);
@@ -591,7 +608,7 @@ static void print_cqs(const struct text_output *w, const struct model *m)
 	heading(w, "CQs", "bound: WRs of the QPs on it; backlog: most taken at a stretch");
 	l.t = table_new(w->out, w->width, w->color);
 	table_column(l.t, "ID", true, 0);
-	table_column(l.t, "DEVICE", false, 3);
+	table_column(l.t, "DEVICE", false, device_drop(m));
 	table_column(l.t, "REQUESTED", true, 0);
 	table_column(l.t, "EFFECTIVE", true, 0);
 	table_column(l.t, "BOUND", true, 0);
@@ -676,7 +693,7 @@ static void print_srqs(const struct text_output *w, const struct model *m)
 	heading(w, "SRQs", "WRs x SGEs");
 	l.t = table_new(w->out, w->width, w->color);
 	table_column(l.t, "ID", true, 0);
-	table_column(l.t, "DEVICE", false, 3);
+	table_column(l.t, "DEVICE", false, device_drop(m));
 	table_column(l.t, "REQUESTED", false, 0);
 	table_column(l.t, "EFFECTIVE", false, 0);
 	table_column(l.t, "PEAK USED", true, 0);
@@ -694,6 +711,16 @@ static void print_srqs(const struct text_output *w, const struct model *m)
 }
 
 /* Failures, budgets, the log. */
+
+/* The time alone on the day that the process began. */
+static const char *short_time(char *out, uint64_t at, uint64_t started)
+{
+	char start[SHOW_BYTES];
+
+	show_time(start, started);
+	show_time(out, at);
+	return strncmp(start, out, 10) == 0 ? out + 11 : out;
+}
 
 static void print_failures(const struct text_output *w, const struct model *m)
 {
@@ -716,7 +743,7 @@ static void print_failures(const struct text_output *w, const struct model *m)
 					sentence, sizeof(sentence));
 		snprintf(line, sizeof(line), "%s (%s %s)", sentence,
 			 LOADED(f->count) == 1 ? "at" : "last",
-			 show_time(last, LOADED(f->last_at)));
+			 short_time(last, LOADED(f->last_at), m->header->started_at));
 		fprintf(w->out, "  %s%7s x%s  ", color_on(w->color, RED),
 			show_count(count, LOADED(f->count)), color_off(w->color));
 		print_wrapped(w->out, w->width, 13, 13, line);
@@ -737,8 +764,8 @@ static void budget_row(struct table *t, const struct state_budget *b, unsigned i
 {
 	uint64_t refusals = LOADED(b->refusals);
 	char buf[SHOW_BYTES];
-	bool uncounted = limit == BUDGET_NODE_BYTES || limit == BUDGET_MRS ||
-			 limit == BUDGET_MR_BYTES;
+	bool uncounted =
+		limit == BUDGET_NODE_BYTES || limit == BUDGET_MRS || limit == BUDGET_MR_BYTES;
 
 	table_row(t);
 	table_cell(t, PLAIN, "%s", policy_keys[limit].name);
@@ -804,13 +831,13 @@ static void print_events(const struct text_output *w, const struct model *m)
 	most = w->verbose || n < EVENTS ? n : EVENTS;
 	heading(w, "Log", "the newest first");
 	for (unsigned int i = 0; i < most; i++) {
-		char when[SHOW_BYTES], count[SHOW_BYTES], text[1000], times[80] = "", line[1100];
+		char when[SHOW_BYTES], count[SHOW_BYTES], text[1000], times[80] = "", line[1200];
 
-		show_time(when, LOADED(events[i]->last_at));
 		if (LOADED(events[i]->count) > 1)
 			snprintf(times, sizeof(times), " (%s times)",
 				 show_count(count, LOADED(events[i]->count)));
-		snprintf(line, sizeof(line), "%.8s %s%s", when + 11,
+		snprintf(line, sizeof(line), "%s %s%s",
+			 short_time(when, LOADED(events[i]->last_at), m->header->started_at),
 			 safe(text, sizeof(text), events[i]->text), times);
 		fputs("  ", w->out);
 		print_wrapped(w->out, w->width, 2, 11, line);

@@ -39,7 +39,6 @@ int cmd_policy(int argc, char **argv);
 /* One line on standard error: "qpguard report: ...". */
 void complain(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-
 /* Flushes and closes `out`, telling of a failure to write. */
 int finish_output(const char *command, FILE *out, const char *name);
 

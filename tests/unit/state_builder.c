@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define START 1772366400000000000ull /* 2026-03-01 12:00:00 UTC */
+#define START	    1772366400000000000ull /* 2026-03-01 12:00:00 UTC */
 #define BLOCK_BYTES 4096u
 
 static const uint32_t sizes[KINDS] = {
@@ -328,15 +328,17 @@ bool builder_save(const struct builder *b, const char *path)
 
 static void sample_qps(struct builder *b, uint16_t device, uint16_t caller)
 {
-	struct group_shape shape = { KIND_QP, QP_TYPE_RC, device, caller, { 128, 512, 4, 1, 0 },
-				     { 128, 512, 4, 1, 64 }, 0 };
+	struct group_shape shape = {
+		KIND_QP, QP_TYPE_RC, device, caller, { 128, 512, 4, 1, 0 }, { 128, 512, 4, 1, 64 },
+		0
+	};
 	uint32_t busy = builder_group(b, &shape), lone, shared, deep;
 
 	for (int i = 0; i < 3; i++) {
 		struct qp_record *r = builder_qp(b, busy, 98304);
 
 		r->post_send_posted = 100000 + (uint64_t)i;
-		r->poll_send_retired = 99990;
+		r->poll_send_completions = 99990;
 		r->post_send_peak = 128;
 		r->post_recv_posted = 5000;
 		r->poll_recv_retired = 4488;
@@ -366,8 +368,9 @@ static void sample_qps(struct builder *b, uint16_t device, uint16_t caller)
 
 static void sample_others(struct builder *b, uint16_t device, uint16_t caller)
 {
-	struct group_shape shape = { KIND_CQ, 0, device, caller, { 1024, 0, 0, 0, 0 },
-				     { 1023, 0, 0, 0, 0 }, 0 };
+	struct group_shape shape = {
+		KIND_CQ, 0, device, caller, { 1024, 0, 0, 0, 0 }, { 1023, 0, 0, 0, 0 }, 0
+	};
 	uint32_t g = builder_group(b, &shape);
 	struct cq_record *c = builder_cq(b, g, 65536);
 	struct srq_record *s;
