@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of providers. A row is one file geometry_<driver>.c and one line here; a model that cannot
- * tell, or that a provider lacks, falls back to the estimate. Touches nothing.
+ * The table of providers. A row is one file geometry_<driver>.c and one line here; a model that
+ * cannot tell, or that a provider lacks, falls back to the estimate. Touches nothing.
  */
 #include <string.h>
 

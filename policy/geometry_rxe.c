@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Soft-RoCE. Every queue is kernel memory that the provider maps: a header of 384 bytes, then a power
- * of two of slots, one more than can be used at least, each padded to a power of two and at least to a
- * cache line; the whole rounded to pages. sq and rq are those mappings as /proc/self/maps shows them,
- * bookkeeping is what the provider allocates beside them (rdma-core 44).
+ * Soft-RoCE. Every queue is kernel memory that the provider maps: a header of 384 bytes, then a
+ * power of two of slots, one more than can be used at least, each padded to a power of two and at
+ * least to a cache line; the whole rounded to pages. sq and rq are those mappings as
+ * /proc/self/maps shows them, bookkeeping is what the provider (rdma-core 44) allocates beside.
  *
- * The kernel raises SGEs and inline data to whichever takes more room in the slot and writes both back,
- * and may or may not write back the raised depth, so that request and effective caps give the same.
- * Element sizes are those of 64-bit kernels since 5.13, which keep a 72 byte completion (ib_wc) in the
- * slot of a user's 48 byte one; older ones fit it into half the room.
+ * The kernel raises SGEs and inline data to whichever takes more room in the slot and writes both
+ * back, and may or may not write back the raised depth, so that request and effective caps give
+ * the same. Element sizes are those of 64-bit kernels since 5.13, which keep a 72 byte completion
+ * (ib_wc) in the slot of a user's 48 byte one; older ones fit it into half the room.
  */
 #include <unistd.h>
 

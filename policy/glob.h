@@ -7,11 +7,11 @@
 #include <stddef.h>
 
 /*
- * fnmatch(3) without flags as the C locale has it: '*', '?', '[a-c]', '[!a]' or '[^a]', '[[:digit:]]',
- * '\' before a character that is to stand for itself; '/' and a leading '.' are like any other. Ours
- * because libc's copies text to the heap and takes kilobytes of stack in a UTF-8 locale, orders ranges
- * as the locale does and can take exponential time; this one needs
- * at most glob length times text length steps.
+ * fnmatch(3) without flags as the C locale has it: '*', '?', '[a-c]', '[!a]' or '[^a]',
+ * '[[:digit:]]', '\' before a character that is to stand for itself; '/' and a leading '.' are
+ * like any other. Ours because libc's copies text to the heap and takes kilobytes of stack in a
+ * UTF-8 locale, orders ranges as the locale does and can take exponential time; this one needs at
+ * most glob length times text length steps.
  */
 bool glob_match(const char *glob, const char *text);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What becomes of a request. In this order: the upper bounds of [clamp]; then, as far as limits with
- * action clamp demand it, shallower queues; then every limit against what is left. Touches nothing but
- * its arguments, so that any number of threads may ask at once; the caller does what it says.
+ * What becomes of a request. In this order: the upper bounds of [clamp]; then, as far as limits
+ * with action clamp demand it, shallower queues; then every limit against what is left. Touches
+ * nothing but its arguments, so that any number of threads may ask at once; the caller does what
+ * it says.
  */
 #include "policy.h"
 #include "saturate.h"
@@ -87,7 +88,7 @@ static uint64_t would_be(const struct judgement *j, const struct demand *d, unsi
 	return saturating_add(used, d->of[limit]);
 }
 
-/* A request that adds nothing to a limit is not held up by it, even where it is exceeded already. */
+/* A request that adds nothing to a limit is not held up by it, even if it is exceeded already. */
 static bool exceeds(const struct judgement *j, const struct demand *d, unsigned int limit)
 {
 	return is_set(j->values, limit) && limit != BUDGET_NODE_BYTES && d->of[limit] &&

@@ -65,7 +65,7 @@ uint32_t keep_text(struct policy *p, struct faults *f, struct value v);
 enum reading { READ_OK, READ_NONE, READ_TOO_BIG };
 enum reading read_count(struct span s, uint64_t *out);
 
-/* The glob of the nth condition as an offset into policy.text (0: absent) with the condition's name.
+/* The glob of the nth condition, an offset into policy.text (0: absent), and the condition's name.
  * UINT32_MAX: there are no more. */
 uint32_t section_condition(const struct policy_section *s, unsigned int n, const char **name);
 

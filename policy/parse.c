@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The policy file, from memory. Touches the policy and the stack: no file, no locale, no allocation.
+ * The policy file, from memory. Touches the policy alone: no file, no locale, no allocation.
  *
- *	file      = [ byte order mark ] { line "\n" }           the last "\n" and any "\r" before one
- *	                                                         may be there or not
- *	line      = [ head | setting ] [ comment ]               blanks (space, tab) around anything
- *	comment   = ( "#" | ";" ) to the end of the line         at its start or after a blank
+ *	file      = [ byte order mark ] { line "\n" }    the last "\n" may be missing, a "\r" before
+ *	                                                it be there
+ *	line      = [ head | setting ] [ comment ]      blanks (space, tab) around anything
+ *	comment   = ( "#" | ";" ) to the end of line    at the line's start or after a blank
  *	head      = "[" section { condition } "]"
- *	condition = name "=" value                               each name at most once
+ *	condition = name "=" value                      each name at most once
  *	setting   = key "=" value
- *	value     = '"' { character | "\\" | '\"' } '"'          any other "\" stands for itself
+ *	value     = '"' { character | '\"' | "\\" } '"'  any other "\" stands for itself
  *	          | bare
  *	bare      = in a setting: all that is left of the line, blanks inside included
- *	            in a head: up to a blank or the "]" that closes the head; a "]" that ends a bracket
- *	            glob ("a[bc]*", without blanks inside) or follows a "\" is part of the value
+ *	            in a head: up to a blank or the "]" that closes the head; a "]" that ends a
+ *	            bracket glob ("a[bc]*", without blanks inside) or follows a "\" is part of it
  *
- * Conditions are shell globs (glob.h), of which `type` must name a type that exists, and after_qps is a
- * number. A head without conditions may come again; so may any key, the later wins. There is no
- * continuation, nothing depends on indentation or on the length of a line. A faulty line is told and
- * left out; with a faulty head all lines of its section are left out, told once.
+ * Conditions are shell globs (glob.h), of which `type` must name a type that exists, and after_qps
+ * is a number. A head without conditions may come again; so may any key, the later wins. There is
+ * no continuation, nothing depends on indentation or on the length of a line. A faulty line is
+ * told and left out; with a faulty head all lines of its section are left out, told once.
  */
 #include <string.h>
 

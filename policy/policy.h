@@ -127,7 +127,8 @@ unsigned int policy_variable(struct policy *p, const char *name, const char *val
 			     policy_complain complain, void *arg);
 
 /* The values in force for `s`: the more conditions, the stronger; later wins among equals. Keys that
- * nobody set hold their defaults, with their bit in out->set clear. */
+ * nobody set hold their defaults, with their bit in out->set clear; the default of <limit>.action is
+ * what `action` holds for `s`. A variable is later than any line, in whatever order they came. */
 void policy_resolve(const struct policy *p, const struct policy_subject *s,
 		    struct policy_values *out);
 
@@ -155,7 +156,7 @@ struct policy_usage {
 /* What becomes of a request. */
 struct policy_verdict {
 	bool refused;		    /* fail with ENOMEM, do not call the provider */
-	enum policy_key refused_by; /* the limit */
+	enum policy_key refused_by; /* the limit; if not refused: the first that is observed */
 	uint64_t asked, limit;	    /* of refused_by: what the use would become, and the limit */
 	uint32_t observed;	    /* bit per limit that action observe lets pass */
 	bool clamped;		    /* submitted differs from requested */
@@ -171,6 +172,11 @@ struct policy_verdict {
  * or inline data, never below 1 of a depth that was asked; both depths in proportion) to the largest
  * that every limit with that action allows by the geometry's own bytes; if none does, refused.
  * A limit of 0 means none may be had. node_bytes is not judged here.
+ *
+ * A limit on one side's depth (send_wrs, recv_wrs) shrinks that side alone. [clamp] too leaves at
+ * least 1 of a depth or of the SGEs that were asked. A request that adds nothing to a limit is not
+ * held up by it. With an SRQ, max_recv_* of a QP mean nothing and stay as they are. When refused,
+ * submitted and bytes are those of the request as [clamp] left it.
  */
 void policy_judge_qp(const struct policy_values *v, const struct policy_usage *use,
 		     const struct geometry *g, const struct device_limits *dev,

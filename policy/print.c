@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A policy as text again: what policy_parse() makes of it means the same. Settings stand in their
- * order, so that "later wins" still holds; those of variables come last, as they count. Only reads the
- * policy.
+ * order, so that "later wins" still holds; those of variables come last, as they count. Only reads
+ * the policy.
  */
 #include <string.h>
 

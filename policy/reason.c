@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why something failed, in words: the log and the reader both take their sentence here. The numbers may
- * come from a damaged file, so each is checked. Touches nothing; safe in a signal handler.
+ * Why something failed, in words: the log and the reader both take their sentence here. The
+ * numbers may come from a damaged file, so each is checked. Touches nothing; safe in a signal
+ * handler.
  */
 #include <errno.h>
 #include <string.h>

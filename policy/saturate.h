@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Arithmetic that stays at the top instead of wrapping: requests are whatever an application passes,
- * and 0xffffffff requests of 0xffffffff SGEs must look enormous, not small.
+ * Arithmetic that stays at the top instead of wrapping: requests are whatever an application
+ * passes, and 0xffffffff requests of 0xffffffff SGEs must look enormous, not small.
  */
 #ifndef QPG_SATURATE_H
 #define QPG_SATURATE_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * QPGUARD_<SECTION>_<KEY>: the keys of the policy as variables of the environment. The value stands as
- * it is, blanks at its ends aside: quotes are the shell's business. Touches the policy alone; reading
- * the environment is the caller's.
+ * QPGUARD_<SECTION>_<KEY>: the keys of the policy as variables of the environment. The value
+ * stands as it is, blanks at its ends aside: quotes are the shell's business. Touches the policy
+ * alone; reading the environment is the caller's.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 static const char *const own_names[] = { "", "_DIR", "_CONF", "_LABELS" };
 enum { OWN_NAMES = sizeof(own_names) / sizeof(own_names[0]) };
 
-/* Every name there is by number, into out: the keys, those to come, our own. False after the last. */
+/* Every name there is by number, into out: keys, keys to come, our own. False after the last. */
 static bool nth_name(unsigned int n, char *out, size_t size)
 {
 	struct text t = text_begin(out, size);
