@@ -8,7 +8,7 @@
 #include "policy.h"
 #include "saturate.h"
 
-enum queue_kind { QUEUE_QP, QUEUE_CQ, QUEUE_SRQ };
+enum queue_kind { QUEUE_QP, QUEUE_CQ, QUEUE_SRQ, NO_QUEUE_BUT_MR };
 
 /* One request on its way through, with all it is measured against. */
 struct judgement {
@@ -19,6 +19,7 @@ struct judgement {
 	enum queue_kind kind;
 	struct qp_request req; /* its caps are those to be submitted; of an SRQ max_recv_* */
 	uint32_t cqe;
+	uint64_t mr_bytes;
 	struct policy_verdict *verdict;
 };
 
@@ -52,6 +53,9 @@ static void predict_bytes(const struct judgement *j, struct queue_bytes *out)
 		geometry_srq_bytes(j->geometry, j->req.caps.max_recv_wr, j->req.caps.max_recv_sge,
 				   j->dev, out);
 		break;
+	case NO_QUEUE_BUT_MR:
+		*out = (struct queue_bytes){ 0 };
+		break;
 	}
 }
 
@@ -76,6 +80,10 @@ static void measure(const struct judgement *j, struct demand *d)
 	case QUEUE_SRQ:
 		d->of[BUDGET_SRQS] = 1;
 		d->of[BUDGET_RECV_WRS] = j->req.caps.max_recv_wr;
+		break;
+	case NO_QUEUE_BUT_MR:
+		d->of[BUDGET_MRS] = 1;
+		d->of[BUDGET_MR_BYTES] = j->mr_bytes;
 		break;
 	}
 }
@@ -298,6 +306,23 @@ void policy_judge_srq(const struct policy_values *v, const struct policy_usage *
 		.dev = dev,
 		.kind = QUEUE_SRQ,
 		.req.caps = { .max_recv_wr = max_wr, .max_recv_sge = max_sge },
+		.verdict = out,
+	};
+
+	judge(&j);
+}
+
+void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,
+		     struct policy_verdict *out)
+{
+	static const struct device_limits none;
+	struct judgement j = {
+		.values = v,
+		.use = use,
+		.geometry = geometry_of(""),
+		.dev = &none,
+		.kind = NO_QUEUE_BUT_MR,
+		.mr_bytes = bytes,
 		.verdict = out,
 	};
 

@@ -188,4 +188,8 @@ void policy_judge_srq(const struct policy_values *v, const struct policy_usage *
 		      const struct geometry *g, const struct device_limits *dev, uint32_t max_wr,
 		      uint32_t max_sge, struct policy_verdict *out);
 
+/* A memory registration of `bytes`: budgets mrs and mr_bytes. It cannot be shrunk: action clamp refuses. */
+void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,
+		     struct policy_verdict *out);
+
 #endif

@@ -50,8 +50,8 @@ uint64_t record_send_retired(const struct qp_record *r)
 
 static bool every_signaled_completed(const struct qp_record *r)
 {
-	uint32_t polled = (uint32_t)(LOAD(r->poll_send_completions) +
-				     LOAD(r->other_send_completions));
+	uint32_t polled =
+		(uint32_t)(LOAD(r->poll_send_completions) + LOAD(r->other_send_completions));
 	uint32_t posted = (uint32_t)(LOAD(r->post_send_posted) + LOAD(r->other_send_posted)) -
 			  LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled);
 

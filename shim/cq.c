@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Completion queues: creation by symbol and through the slot of the _ex form, resizing, destruction.
+ * The steps are those of qp.c.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "file.h"
+#include "guard.h"
+#include "real.h"
+
+struct creation {
+	struct guard *guard;
+	struct ibv_context *context;
+	struct device *device;
+	void *address;
+	uint16_t caller;
+	uint8_t entry;
+	bool extended; /* polled by ibv_start_poll: completions are not seen */
+	uint32_t requested_cqe;
+	struct policy_verdict verdict;
+};
+
+struct hot_cq *hot_cq_of(const struct ibv_cq *cq)
+{
+	return cq ? lookup_find(&cqs, offsetof(struct hot_cq, cq), (uintptr_t)cq) : NULL;
+}
+
+static void reserve_cq(struct creation *c, int sign)
+{
+	reserve(c->guard, BUDGET_CQS, sign);
+	reserve(c->guard, BUDGET_CQES, (int64_t)sign * c->verdict.submitted_cqe);
+	reserve_bytes(c->guard, c->device, sign * (int64_t)queue_bytes_total(&c->verdict.bytes));
+}
+
+static bool creation_begin(struct creation *c)
+{
+	struct guard *g = c->guard;
+	struct qp_caps requested = { .max_send_wr = c->requested_cqe };
+	struct policy_subject subject;
+	struct policy_values values;
+	struct policy_usage usage;
+
+	device_learn(g, c->context);
+	guard_lock(g);
+	c->device = device_of(g, c->context);
+	c->caller = caller_index(g, c->address);
+	subject_of(g, c->device, 0, c->caller, &subject);
+	policy_resolve(g->policy, &subject, &values);
+	usage_of(g, c->device, &usage);
+	policy_judge_cq(&values, &usage, geometry_for(c->device), limits_of(c->device),
+			c->requested_cqe, &c->verdict);
+	note_verdict(g, c->device, CALL_CREATE_CQ, c->caller, 0, &requested, &c->verdict);
+	if (!c->verdict.refused)
+		reserve_cq(c, 1);
+	guard_unlock(g);
+	return !c->verdict.refused;
+}
+
+static void creation_failed(struct creation *c, int error)
+{
+	struct qp_caps requested = { .max_send_wr = c->requested_cqe };
+	struct failure_reason why;
+
+	guard_lock(c->guard);
+	reserve_cq(c, -1);
+	explain_cq(c->device, c->verdict.submitted_cqe, error, &why);
+	note_failure(c->guard, c->device, &why, c->caller, 0, &requested);
+	guard_unlock(c->guard);
+}
+
+static void make_hot(struct creation *c, struct cq_record *r, const struct ibv_cq *cq)
+{
+	struct hot_cq *h = hot_take(c->guard);
+
+	if (!h)
+		return;
+	h->record = r;
+	h->hooks = hooks_of(c->context);
+	h->poll = h->hooks->real.poll_cq;
+	h->number_key = qp_number_key(h->hooks, 0);
+	__atomic_store_n(&h->cq, cq, __ATOMIC_RELEASE);
+	lookup_insert(&cqs, h);
+}
+
+static void charge_cq(struct guard *g, struct device *d, const struct cq_record *r, int sign)
+{
+	charge(g, BUDGET_CQS, sign);
+	charge(g, BUDGET_CQES, (int64_t)sign * r->effective_cqe);
+	charge_bytes(g, d, sign * (int64_t)(r->ring_bytes + r->bookkeeping_bytes));
+}
+
+static void fill_record(struct creation *c, struct cq_record *r, uint32_t effective_cqe,
+			const struct queue_bytes *bytes)
+{
+	struct group_key key;
+
+	r->id = ++c->guard->next_id[KIND_CQ];
+	r->entry = c->entry;
+	r->basis = (uint8_t)bytes->basis;
+	r->flags = c->extended ? CQ_POLLS_HIDDEN : 0;
+	r->device = c->device ? c->device->index : UINT16_MAX;
+	r->caller = c->caller;
+	r->requested_cqe = c->requested_cqe;
+	r->submitted_cqe = c->verdict.submitted_cqe;
+	r->effective_cqe = effective_cqe;
+	r->created_at = now_ns();
+	r->ring_bytes = bytes->rq;
+	r->bookkeeping_bytes = bytes->bookkeeping;
+	memset(&key, 0, sizeof(key));
+	key.kind = KIND_CQ;
+	key.basis = r->basis;
+	key.device = r->device;
+	key.caller = r->caller;
+	key.requested.max_send_wr = r->requested_cqe;
+	key.effective.max_send_wr = effective_cqe;
+	r->group = group_join(c->guard, &key, queue_bytes_total(bytes));
+}
+
+static void creation_done(struct creation *c, const struct ibv_cq *cq)
+{
+	struct guard *g = c->guard;
+	struct state_totals *t = &g->header->totals;
+	uint32_t effective = (uint32_t)cq->cqe;
+	struct queue_bytes bytes;
+	struct cq_record *r;
+
+	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
+			  limits_of(c->device), &bytes);
+	guard_lock(g);
+	reserve_cq(c, -1);
+	count_created(&t->created_cqs, &t->live_cqs);
+	atomic_fetch_add_explicit(&g->header->entry_points[c->entry], 1, memory_order_relaxed);
+	r = record_begin(g, KIND_CQ);
+	if (r) {
+		fill_record(c, r, effective, &bytes);
+		record_ready(r);
+		make_hot(c, r, cq);
+		charge_cq(g, c->device, r, 1);
+	}
+	guard_unlock(g);
+}
+
+/* After the real call, whose errno is still in place; `before` is the application's. */
+static struct ibv_cq *creation_end(struct creation *c, struct ibv_cq *cq, int before)
+{
+	int after = errno;
+
+	guard_nest(-1);
+	if (cq)
+		creation_done(c, cq);
+	else
+		creation_failed(c, after);
+	errno = cq || !after ? before : after;
+	return cq;
+}
+
+static struct real real_create = { "ibv_create_cq", "IBVERBS_1.1", NULL };
+
+/* man ibv_create_cq. */
+INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
+					struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct ibv_cq *(*create)(struct ibv_context *, int, void *, struct ibv_comp_channel *,
+				 int) =
+		(struct ibv_cq * (*)(struct ibv_context *, int, void *, struct ibv_comp_channel *,
+				     int)) real_find(&real_create);
+	struct creation c = { .guard = guard_enter(),
+			      .address = CALLER(),
+			      .entry = ENTRY_CREATE_CQ,
+			      .context = context };
+	int before = errno;
+
+	if (!create) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	if (!c.guard || guard_nested())
+		return create(context, cqe, cq_context, channel, comp_vector);
+	c.requested_cqe = cqe > 0 ? (uint32_t)cqe : 0;
+	if (!creation_begin(&c)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (c.verdict.clamped)
+		cqe = (int)c.verdict.submitted_cqe;
+	errno = 0;
+	guard_nest(1);
+	return creation_end(&c, create(context, cqe, cq_context, channel, comp_vector), before);
+}
+
+/* Takes the place of verbs_context.create_cq_ex: man ibv_create_cq_ex. */
+struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *context,
+				       struct ibv_cq_init_attr_ex *attr)
+{
+	const struct context_hooks *hooks = hooks_of(context);
+	struct creation c = { .guard = guard_enter(),
+			      .address = CALLER(),
+			      .context = context,
+			      .entry = ENTRY_CREATE_CQ_EX,
+			      .extended = true };
+	uint32_t requested = attr->cqe;
+	struct ibv_cq_ex *cq;
+	int before = errno;
+
+	if (!hooks || !hooks->create_cq_ex) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!c.guard || guard_nested())
+		return hooks->create_cq_ex(context, attr);
+	c.requested_cqe = requested;
+	if (!creation_begin(&c)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (c.verdict.clamped)
+		attr->cqe = c.verdict.submitted_cqe;
+	errno = 0;
+	guard_nest(1);
+	cq = hooks->create_cq_ex(context, attr);
+	creation_end(&c, cq ? ibv_cq_ex_to_cq(cq) : NULL, before);
+	if (c.verdict.clamped)
+		attr->cqe = requested;
+	return cq;
+}
+
+static void resized(struct guard *g, const struct ibv_cq *cq, uint32_t requested)
+{
+	struct device *d = device_of(g, cq->context);
+	struct hot_cq *h = hot_cq_of(cq);
+	struct cq_record *r = h ? h->record : NULL;
+	struct queue_bytes bytes;
+	int64_t more;
+
+	if (!r)
+		return;
+	geometry_cq_bytes(geometry_for(d), requested, (uint32_t)cq->cqe, limits_of(d), &bytes);
+	more = (int64_t)(queue_bytes_total(&bytes) - r->ring_bytes - r->bookkeeping_bytes);
+	charge(g, BUDGET_CQES, (int64_t)cq->cqe - r->effective_cqe);
+	charge_bytes(g, d, more);
+	group_resize(g, r->group, more);
+	atomic_store_explicit(&r->effective_cqe, (uint32_t)cq->cqe, memory_order_relaxed);
+	atomic_store_explicit(&r->ring_bytes, bytes.rq, memory_order_relaxed);
+	atomic_store_explicit(&r->bookkeeping_bytes, bytes.bookkeeping, memory_order_relaxed);
+}
+
+static struct real real_resize = { "ibv_resize_cq", "IBVERBS_1.1", NULL };
+
+/* man ibv_resize_cq. */
+INTERPOSED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	int (*resize)(struct ibv_cq *, int) =
+		(int (*)(struct ibv_cq *, int))real_find(&real_resize);
+	struct guard *g = guard_enter();
+	int rc;
+
+	if (!resize)
+		return ENOSYS;
+	rc = resize(cq, cqe);
+	if (!g || guard_nested())
+		return rc;
+	if (rc) {
+		note_call_failure(g, cq->context, CALL_RESIZE_CQ, CALLER(), rc);
+	} else {
+		guard_lock(g);
+		resized(g, cq, cqe > 0 ? (uint32_t)cqe : 0);
+		guard_unlock(g);
+	}
+	return rc;
+}
+
+static struct real real_destroy = { "ibv_destroy_cq", "IBVERBS_1.1", NULL };
+
+/* man ibv_destroy_cq. Out of the table before the call, as in ibv_destroy_qp. */
+INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	int (*destroy)(struct ibv_cq *) = (int (*)(struct ibv_cq *))real_find(&real_destroy);
+	struct guard *g = guard_enter();
+	struct ibv_context *context;
+	struct hot_cq *h;
+	int rc;
+
+	if (!destroy)
+		return ENOSYS;
+	if (!g || guard_nested())
+		return destroy(cq);
+	context = cq->context;
+	guard_lock(g);
+	h = hot_cq_of(cq);
+	if (h)
+		lookup_remove(&cqs, h);
+	guard_unlock(g);
+	rc = destroy(cq);
+	if (!h)
+		return rc;
+	guard_lock(g);
+	if (rc) {
+		lookup_insert(&cqs, h);
+	} else {
+		atomic_store_explicit(&h->record->ended_at, now_ns(), memory_order_relaxed);
+		group_leave_cq(g, h->record);
+		charge_cq(g, device_of(g, context), h->record, -1);
+		count_destroyed(&g->header->totals.destroyed_cqs, &g->header->totals.live_cqs);
+		record_end(g, KIND_CQ, h->record);
+		hot_give(g, h);
+	}
+	guard_unlock(g);
+	if (rc)
+		note_call_failure(g, context, CALL_DESTROY_CQ, CALLER(), rc);
+	return rc;
+}

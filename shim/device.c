@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opening and closing devices. Every normal open ends in verbs_open_device, which libibverbs and
+ * libmlx5 call through the PLT; there the new context gets our functions in its ops and in the creation
+ * slots of its verbs_context. The provider's own are kept in a table that is never freed.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "file.h"
+#include "guard.h"
+#include "real.h"
+#include "text.h"
+
+#define HOOKS_IN_CHUNK 64
+
+/* Chunks are linked, so that a pointer to an entry stays good. The first is static. */
+struct hooks_chunk {
+	struct context_hooks entry[HOOKS_IN_CHUNK];
+	_Atomic(struct hooks_chunk *) next;
+};
+static struct hooks_chunk first_chunk;
+static _Atomic uint32_t contexts_opened;
+
+const struct context_hooks *hooks_of(const struct ibv_context *context)
+{
+	for (struct hooks_chunk *c = &first_chunk; c;
+	     c = atomic_load_explicit(&c->next, memory_order_acquire))
+		for (unsigned int i = 0; i < HOOKS_IN_CHUNK; i++)
+			if (atomic_load_explicit(&c->entry[i].context, memory_order_acquire) ==
+			    context)
+				return &c->entry[i];
+	return NULL;
+}
+
+/* Takes a free entry for `context`; the serial is new each time, so keys made with it never repeat. */
+static struct context_hooks *hooks_take(struct ibv_context *context)
+{
+	struct hooks_chunk *c, *more;
+
+	for (c = &first_chunk;; c = c->next) {
+		for (unsigned int i = 0; i < HOOKS_IN_CHUNK; i++) {
+			struct context_hooks *h = &c->entry[i];
+
+			if (!h->context) {
+				h->serial = ++contexts_opened;
+				h->real = context->ops;
+				return h;
+			}
+		}
+		if (!c->next) {
+			more = memory_map_kept(sizeof(*more));
+			if (!more)
+				return NULL;
+			atomic_store_explicit(&c->next, more, memory_order_release);
+		}
+	}
+}
+
+/* "librxe-rdmav34.so" and "libmlx5.so.1" are rxe and mlx5: the name of the object that holds the provider's
+ * functions. sysfs names a driver for most devices only. */
+static void driver_name(const struct context_hooks *h, char *out, size_t size)
+{
+	char path[512];
+	const char *base = path;
+	struct text t = text_on(out, size);
+
+	if (!module_of_address((const void *)h->real.poll_cq, path, sizeof(path), NULL))
+		return;
+	for (const char *p = path; *p; p++)
+		if (*p == '/')
+			base = p + 1;
+	if (!strncmp(base, "lib", 3))
+		base += 3;
+	for (; *base && *base != '.' && strncmp(base, "-rdmav", 6); base++)
+		text_char(&t, *base);
+}
+
+static struct device *device_add(struct guard *g, const struct context_hooks *h, const char *name)
+{
+	struct device *d = &g->devices[g->device_count];
+	struct device_record *r;
+	uint32_t index;
+	struct text t;
+
+	if (g->device_count == STATE_MAX_DEVICES)
+		return NULL;
+	r = file_add(g, KIND_DEVICE, STATE_MAX_DEVICES, &index);
+	if (!r)
+		return NULL;
+	t = text_on(r->name, sizeof(r->name));
+	text_add(&t, name);
+	t = text_on(r->driver, sizeof(r->driver));
+	text_add(&t, h->driver);
+	atomic_store_explicit(&r->state, RECORD_LIVE, memory_order_release);
+	d->record = r;
+	d->index = (uint16_t)index;
+	d->geometry = geometry_of(h->driver);
+	g->device_count++;
+	return d;
+}
+
+struct device *device_of(struct guard *g, struct ibv_context *context)
+{
+	const struct context_hooks *h = hooks_of(context);
+	const char *name = context->device->name;
+
+	for (unsigned int i = 0; i < g->device_count; i++)
+		if (!strncmp(g->devices[i].record->name, name, sizeof(g->devices[i].record->name)))
+			return &g->devices[i];
+	return h ? device_add(g, h, name) : NULL;
+}
+
+const struct device_limits *limits_of(const struct device *d)
+{
+	static const struct device_limits unknown;
+
+	return d ? &d->record->limits : &unknown;
+}
+
+const struct geometry *geometry_for(const struct device *d)
+{
+	return d ? d->geometry : geometry_of("");
+}
+
+static struct real real_query_device = { "ibv_query_device", "IBVERBS_1.1", NULL };
+
+/* Not before the application makes an object: a device that is merely opened is asked nothing. */
+void device_learn(struct guard *g, struct ibv_context *context)
+{
+	int (*query)(struct ibv_context *, struct ibv_device_attr *);
+	struct ibv_device_attr a;
+	struct device *d;
+	struct device_record *r;
+	struct text t;
+
+	guard_lock(g);
+	d = device_of(g, context);
+	guard_unlock(g);
+	if (!d || atomic_load_explicit(&d->record->known, memory_order_acquire))
+		return;
+	query = (int (*)(struct ibv_context *, struct ibv_device_attr *))real_find(
+		&real_query_device);
+	if (!query || query(context, &a))
+		return;
+	guard_lock(g);
+	r = d->record;
+	if (!r->known) {
+		r->limits = (struct device_limits){
+			.max_qp = (uint32_t)a.max_qp,
+			.max_qp_wr = (uint32_t)a.max_qp_wr,
+			.max_sge = (uint32_t)a.max_sge,
+			.max_cq = (uint32_t)a.max_cq,
+			.max_cqe = (uint32_t)a.max_cqe,
+			.max_srq = (uint32_t)a.max_srq,
+			.max_srq_wr = (uint32_t)a.max_srq_wr,
+			.max_srq_sge = (uint32_t)a.max_srq_sge,
+		};
+		a.fw_ver[sizeof(a.fw_ver) - 1] = '\0';
+		t = text_on(r->firmware, sizeof(r->firmware));
+		text_add(&t, a.fw_ver);
+		atomic_store_explicit(&r->known, 1, memory_order_release);
+	}
+	guard_unlock(g);
+}
+
+/* Only slots that exist in this release of libibverbs and that its provider fills: verbs_get_ctx_op(). */
+static void hook_slots(struct context_hooks *h, struct ibv_context *context)
+{
+	struct verbs_context *v;
+
+	h->create_qp_ex = NULL;
+	h->create_cq_ex = NULL;
+	h->create_srq_ex = NULL;
+	v = verbs_get_ctx_op(context, create_qp_ex);
+	if (v) {
+		h->create_qp_ex = v->create_qp_ex;
+		v->create_qp_ex = guarded_create_qp_ex;
+	}
+	v = verbs_get_ctx_op(context, create_cq_ex);
+	if (v) {
+		h->create_cq_ex = v->create_cq_ex;
+		v->create_cq_ex = guarded_create_cq_ex;
+	}
+	v = verbs_get_ctx_op(context, create_srq_ex);
+	if (v) {
+		h->create_srq_ex = v->create_srq_ex;
+		v->create_srq_ex = guarded_create_srq_ex;
+	}
+}
+
+static void hook_ops(struct ibv_context *context)
+{
+	context->ops.post_send = guarded_post_send;
+	context->ops.post_recv = guarded_post_recv;
+	context->ops.post_srq_recv = guarded_post_srq_recv;
+	context->ops.poll_cq = guarded_poll_cq;
+	context->ops.bind_mw = guarded_bind_mw;
+}
+
+/* Under lock. The entry is whole before the context leads anyone to it. */
+static void hook_context(struct guard *g, struct ibv_context *context)
+{
+	struct context_hooks *h = hooks_take(context);
+	struct device *d;
+
+	if (!h)
+		return;
+	h->driver[0] = '\0';
+	driver_name(h, h->driver, sizeof(h->driver));
+	hook_slots(h, context);
+	atomic_store_explicit(&h->context, context, memory_order_release);
+	hook_ops(context);
+	d = device_of(g, context);
+	if (d)
+		atomic_fetch_add_explicit(&d->record->contexts, 1, memory_order_relaxed);
+}
+
+static struct real real_open = { "verbs_open_device", NULL, NULL };
+static struct real real_close = { "ibv_close_device", "IBVERBS_1.1", NULL };
+
+/* libibverbs private: libibverbs/device.c. The common end of ibv_open_device and mlx5dv_open_device. */
+INTERPOSED struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data);
+struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data)
+{
+	struct ibv_context *(*open)(struct ibv_device *, void *) =
+		(struct ibv_context * (*)(struct ibv_device *, void *)) real_find(&real_open);
+	struct guard *g = guard_enter();
+	struct failure_reason why = { .call = CALL_OPEN_DEVICE };
+	struct ibv_context *context;
+	int before = errno;
+
+	if (!open) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	if (!g)
+		return open(device, private_data);
+	errno = 0;
+	context = open(device, private_data);
+	guard_lock(g);
+	if (context) {
+		hook_context(g, context);
+	} else {
+		why.error = errno;
+		why.reason = errno ? REASON_UNKNOWN : REASON_NO_ERRNO;
+		note_failure(g, NULL, &why, caller_index(g, CALLER()), 0, NULL);
+	}
+	guard_unlock(g);
+	if (context || !why.error)
+		errno = before;
+	else
+		errno = why.error;
+	return context;
+}
+
+/* man ibv_open_device. The address may serve a new context at once, so the entry is freed first. */
+INTERPOSED int ibv_close_device(struct ibv_context *context)
+{
+	int (*close)(struct ibv_context *) = (int (*)(struct ibv_context *))real_find(&real_close);
+	struct guard *g = guard_enter();
+	struct context_hooks *h;
+	struct device *d;
+
+	if (!close)
+		return ENOSYS;
+	if (g) {
+		guard_lock(g);
+		h = (struct context_hooks *)hooks_of(context);
+		if (h) {
+			d = device_of(g, context);
+			if (d && d->record->contexts)
+				atomic_fetch_sub_explicit(&d->record->contexts, 1,
+							  memory_order_relaxed);
+			atomic_store_explicit(&h->context, NULL, memory_order_release);
+		}
+		guard_unlock(g);
+	}
+	return close(context);
+}

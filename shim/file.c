@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Making, growing and sealing the state file: see file.h. System calls only. Nothing is followed or
+ * overwritten that another could have put there: the folder must be ours (or root's and not writable by
+ * others without the sticky bit), files are made with O_EXCL and opened with O_NOFOLLOW.
+ */
+#include "file.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "memory.h"
+#include "sweep.h"
+#include "sys.h"
+#include "text.h"
+
+#ifndef RAMFS_MAGIC
+#define RAMFS_MAGIC 0x858458f6
+#endif
+#define FIRST_BLOCK  (16u << 10)
+#define SECOND_BLOCK (64u << 10)
+#define LATER_BLOCK  (256u << 10)
+#define PATH_BYTES   512
+
+/* Blocks of one kind, in the order of their records. */
+struct block_list {
+	struct state_block **block;
+	uint32_t blocks, room;
+	uint32_t records; /* begun */
+};
+
+enum backing {
+	IN_FILE,   /* mapped, tmpfs */
+	AT_EXIT,   /* anonymous, written once at exit: the folder is on a disk */
+	IN_MEMORY, /* anonymous, lost at exit */
+};
+
+struct state_file {
+	struct state_header *header;
+	enum backing backing;
+	uint64_t device, inode; /* of the file, to know it again */
+	uint32_t gid;		/* [state] group, or UINT32_MAX */
+	char path[PATH_BYTES];
+	struct block_list kinds[KINDS];
+};
+
+static const uint32_t record_bytes[KINDS] = {
+	[KIND_QP] = sizeof(struct qp_record),
+	[KIND_CQ] = sizeof(struct cq_record),
+	[KIND_SRQ] = sizeof(struct srq_record),
+	[KIND_GROUP] = sizeof(struct group_record),
+	[KIND_FAILURE] = sizeof(struct failure_record),
+	[KIND_DEVICE] = sizeof(struct device_record),
+	[KIND_MODULE] = sizeof(struct module_record),
+	[KIND_CALLER] = sizeof(struct caller_record),
+	[KIND_EVENT] = sizeof(struct event_record),
+};
+
+struct state_header *file_header(struct state_file *f)
+{
+	return f->header;
+}
+
+static bool file_size_allowed(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	       bytes <= limit.rlim_cur;
+}
+
+/* Reserves before anything is touched: a full tmpfs would answer a store with SIGBUS. The file size limit
+ * is looked at first because passing it raises SIGXFSZ. */
+static int reserve_room(int fd, uint64_t offset, uint64_t bytes)
+{
+	int rc;
+
+	if (!file_size_allowed(offset + bytes))
+		return EFBIG;
+	do
+		rc = sys_fallocate(fd, offset, bytes);
+	while (rc && errno == EINTR);
+	return rc ? errno : 0;
+}
+
+static uint64_t device_of_file(const struct statx *st)
+{
+	return (uint64_t)st->stx_dev_major << 32 | st->stx_dev_minor;
+}
+
+/* The description is opened anew each time and closed at once: a descriptor kept open could be closed or
+ * used by the program, and would keep the lock in a forked child. */
+static int reopen(const struct state_file *f)
+{
+	struct statx st;
+	int fd = sys_openat(AT_FDCWD, f->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -1;
+	if (sys_stat_fd(fd, &st) && st.stx_ino == f->inode && device_of_file(&st) == f->device)
+		return fd;
+	sys_close(fd);
+	errno = ENOENT;
+	return -1;
+}
+
+static struct state_block *map_block(struct state_file *f, uint32_t bytes)
+{
+	uint64_t offset = atomic_load_explicit(&f->header->file_bytes, memory_order_relaxed);
+	struct state_block *b;
+	int error, fd = reopen(f);
+
+	if (fd < 0)
+		return NULL;
+	error = reserve_room(fd, offset, bytes);
+	b = error ? MAP_FAILED
+		  : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+	if (b != MAP_FAILED && memory_is_wiped_on_fork())
+		madvise(b, bytes, MADV_DONTFORK);
+	sys_close(fd);
+	if (error)
+		errno = error;
+	return b == MAP_FAILED ? NULL : b;
+}
+
+static void say_incomplete(struct guard *g, struct state_file *f, const char *what)
+{
+	struct text t;
+	char line[200];
+
+	if (atomic_exchange_explicit(&f->header->incomplete, 1, memory_order_relaxed))
+		return;
+	t = text_on(line, sizeof(line));
+	text_add(&t, "state file cannot grow (");
+	text_add(&t, what);
+	text_add(&t, "): later objects are guarded but not in the report");
+	log_line(g, LOG_WARN, line);
+}
+
+static bool remember_block(struct block_list *l, struct state_block *b)
+{
+	if (l->blocks == l->room) {
+		uint32_t room = l->room ? l->room * 2 : 16;
+		struct state_block **more = memory_map(room * sizeof(*more));
+
+		if (!more)
+			return false;
+		if (l->blocks)
+			memcpy(more, l->block, l->blocks * sizeof(*more));
+		l->block = more;
+		l->room = room;
+	}
+	l->block[l->blocks++] = b;
+	return true;
+}
+
+static bool add_block(struct guard *g, struct state_file *f, enum state_kind kind)
+{
+	struct block_list *l = &f->kinds[kind];
+	uint32_t bytes = l->blocks == 0 ? FIRST_BLOCK : l->blocks < 8 ? SECOND_BLOCK : LATER_BLOCK;
+	struct state_block *b = NULL;
+	bool in_file = f->backing == IN_FILE &&
+		       !atomic_load_explicit(&f->header->incomplete, memory_order_relaxed);
+
+	if (in_file) {
+		char name[24];
+
+		b = map_block(f, bytes);
+		if (!b) {
+			say_incomplete(g, f, errno_name(errno, name, sizeof(name)));
+			in_file = false;
+		}
+	}
+	if (!b)
+		b = memory_map(bytes);
+	if (!b || !remember_block(l, b))
+		return false;
+	b->kind = kind;
+	b->record_bytes = record_bytes[kind];
+	b->records = (bytes - STATE_BLOCK_HEADER_BYTES) / record_bytes[kind];
+	b->bytes = bytes;
+	b->first = l->blocks > 1 ? l->block[l->blocks - 2]->first + l->block[l->blocks - 2]->records
+				 : 0;
+	if (in_file)
+		atomic_fetch_add_explicit(&f->header->file_bytes, bytes, memory_order_release);
+	return true;
+}
+
+void *file_record(const struct state_file *f, enum state_kind kind, uint32_t index)
+{
+	const struct block_list *l = &f->kinds[kind];
+	uint32_t low = 0, high = l->blocks - 1;
+
+	while (low < high) {
+		uint32_t middle = (low + high + 1) / 2;
+
+		if (l->block[middle]->first <= index)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return (char *)l->block[low] + STATE_BLOCK_HEADER_BYTES +
+	       (size_t)(index - l->block[low]->first) * record_bytes[kind];
+}
+
+void *file_add(struct guard *g, enum state_kind kind, uint32_t most, uint32_t *index)
+{
+	struct state_file *f = g->file;
+	struct block_list *l = &f->kinds[kind];
+	const struct state_block *last;
+
+	if (l->records >= most)
+		return NULL;
+	last = l->blocks ? l->block[l->blocks - 1] : NULL;
+	if ((!last || l->records == last->first + last->records) && !add_block(g, f, kind))
+		return NULL;
+	*index = l->records++;
+	atomic_store_explicit(&f->header->used[kind], l->records, memory_order_release);
+	return file_record(f, kind, *index);
+}
+
+/* --- the folder --- */
+
+static void expand(char *out, size_t size, const char *pattern, uint32_t uid)
+{
+	struct text t = text_on(out, size);
+	struct utsname host;
+
+	for (; *pattern; pattern++) {
+		if (pattern[0] != '%') {
+			text_char(&t, *pattern);
+			continue;
+		}
+		pattern++;
+		if (*pattern == 'u')
+			text_number(&t, uid);
+		else if (*pattern == 'h' && !uname(&host))
+			text_add(&t, host.nodename);
+		else if (*pattern == '%')
+			text_char(&t, '%');
+		if (!*pattern)
+			break;
+	}
+}
+
+/* Opens the folder; NULL in *fault when it may be used, else the words that say why not. */
+static int open_folder(const char *path, uint32_t uid, uint32_t gid, const char **fault)
+{
+	struct statx st;
+	int fd;
+
+	*fault = NULL;
+	if (mkdir(path, gid == UINT32_MAX ? 0700 : 0750) == 0 && gid != UINT32_MAX &&
+	    chown(path, (uid_t)-1, gid))
+		*fault = NULL; /* without the group the folder stays usable by its owner */
+	fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (fd < 0) {
+		*fault = errno == ELOOP || errno == ENOTDIR ? "not a folder, or a symbolic link"
+			 : errno == ENOENT		    ? "it is missing and cannot be made"
+							    : "it cannot be opened";
+		return -1;
+	}
+	if (!sys_stat_fd(fd, &st))
+		*fault = "it cannot be examined";
+	else if (st.stx_uid != uid && st.stx_uid != 0)
+		*fault = "it belongs to another user";
+	else if ((st.stx_mode & 022) && !(st.stx_mode & S_ISVTX) &&
+		 !(st.stx_uid == 0 && !(st.stx_mode & 02)))
+		*fault = "others may write to it";
+	if (*fault) {
+		sys_close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+static bool on_memory_fs(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) &&
+	       ((unsigned long)fs.f_type == TMPFS_MAGIC || (unsigned long)fs.f_type == RAMFS_MAGIC);
+}
+
+static void default_folder(char *out, size_t size, uint32_t uid)
+{
+	if (!access("/run/qpguard", W_OK | X_OK))
+		expand(out, size, "/run/qpguard", uid);
+	else
+		expand(out, size, "/dev/shm/qpguard-%u", uid);
+}
+
+static uint32_t number_in(const char *s)
+{
+	uint32_t n = 0;
+
+	while (*s >= '0' && *s <= '9')
+		n = n * 10 + (uint32_t)(*s++ - '0');
+	return n;
+}
+
+/* A group's number without NSS, which would run strangers' code in here: a number, or /etc/group. */
+static uint32_t group_number(const char *name)
+{
+	const size_t size = 256u << 10, len = strlen(name);
+	char *line;
+
+	if (*name >= '0' && *name <= '9')
+		return number_in(name);
+	line = memory_map(size);
+	if (!line || sys_slurp("/etc/group", line, size) < 0)
+		return UINT32_MAX;
+	for (; line && *line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, name, len) && line[len] == ':') {
+			const char *number = strchr(line + len + 1, ':');
+
+			return number ? number_in(number + 1) : UINT32_MAX;
+		}
+	}
+	return UINT32_MAX;
+}
+
+/* --- the file --- */
+
+static void name_of(struct text *t, const struct state_header *h, unsigned int n)
+{
+	text_add(t, STATE_FILE_PREFIX);
+	text_number(t, h->pid_namespace);
+	text_char(t, '-');
+	text_number(t, h->pid);
+	text_char(t, '-');
+	text_number(t, h->start_ticks);
+	if (n) {
+		text_char(t, '-');
+		text_number(t, n);
+	}
+}
+
+static bool lock_whole(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return !fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+/* A program that replaces itself by exec keeps pid and start time: its later images get names with a number. */
+static bool give_name(struct state_file *f, int dir, const char *folder, const char *temporary,
+		      const struct state_header *h)
+{
+	char name[128];
+
+	for (unsigned int n = 0; n < 1000; n++) {
+		struct text t = text_on(name, sizeof(name));
+
+		name_of(&t, h, n);
+		text_add(&t, STATE_FILE_SUFFIX);
+		if (!linkat(dir, temporary, dir, name, 0)) {
+			t = text_on(f->path, sizeof(f->path));
+			text_add(&t, folder);
+			text_char(&t, '/');
+			text_add(&t, name);
+			return true;
+		}
+		if (errno != EEXIST)
+			return false;
+	}
+	return false;
+}
+
+/* The file appears under its name only when it is locked and its header whole. */
+static const char *make_file(struct state_file *f, int dir, const char *folder,
+			     const struct state_header *filled)
+{
+	char temporary[128];
+	struct text t = text_on(temporary, sizeof(temporary));
+	struct state_header *h = MAP_FAILED;
+	const char *fault = NULL;
+	struct statx st;
+	int error, fd;
+
+	text_char(&t, '.');
+	name_of(&t, filled, 0);
+	unlinkat(dir, temporary, 0); /* left by an image of this process that was killed here */
+	fd = sys_openat(dir, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			f->gid == UINT32_MAX ? 0600 : 0640);
+	if (fd < 0)
+		return "no file can be made in it";
+	if (f->gid != UINT32_MAX && fchown(fd, (uid_t)-1, f->gid))
+		f->gid = UINT32_MAX;
+	error = reserve_room(fd, 0, STATE_HEADER_BYTES);
+	if (error)
+		fault = error == EFBIG ? "the file size limit of this process" : "no room in it";
+	else if (!sys_stat_fd(fd, &st) || !lock_whole(fd))
+		fault = "its files cannot be locked";
+	else if ((h = mmap(NULL, STATE_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
+		 MAP_FAILED)
+		fault = "its files cannot be mapped";
+	if (!fault) {
+		memcpy(h, filled, sizeof(*h));
+		if (!give_name(f, dir, folder, temporary, filled))
+			fault = "no file can be named in it";
+	}
+	unlinkat(dir, temporary, 0);
+	sys_close(fd);
+	if (fault) {
+		if (h != MAP_FAILED)
+			munmap(h, STATE_HEADER_BYTES);
+		return fault;
+	}
+	if (memory_is_wiped_on_fork())
+		madvise(h, STATE_HEADER_BYTES, MADV_DONTFORK);
+	f->inode = st.stx_ino;
+	f->device = device_of_file(&st);
+	f->header = h;
+	return NULL;
+}
+
+static void say_why(char *why, size_t size, const char *folder, const char *fault)
+{
+	struct text t = text_on(why, size);
+
+	text_add(&t, "no state file in ");
+	text_name(&t, folder);
+	text_add(&t, ": ");
+	text_add(&t, fault);
+}
+
+struct state_file *file_begin(const struct policy_values *v, uint32_t uid,
+			      void (*fill)(struct state_header *h, void *arg), void *arg, char *why,
+			      size_t why_size)
+{
+	struct state_file *f = memory_map(sizeof(*f));
+	struct state_header *h = memory_map(STATE_HEADER_BYTES);
+	const char *chosen = secure_getenv("QPGUARD_DIR");
+	const char *fault;
+	char folder[PATH_BYTES - 128];
+	int dir;
+
+	why[0] = '\0';
+	if (!f || !h)
+		return NULL;
+	fill(h, arg);
+	for (unsigned int k = 1; k < KINDS; k++)
+		h->record_bytes[k] = record_bytes[k];
+	atomic_store_explicit(&h->file_bytes, STATE_HEADER_BYTES, memory_order_relaxed);
+	f->header = h;
+	f->gid = v->text[STATE_GROUP][0] ? group_number(v->text[STATE_GROUP]) : UINT32_MAX;
+	if (chosen && *chosen)
+		expand(folder, sizeof(folder), chosen, uid);
+	else
+		default_folder(folder, sizeof(folder), uid);
+	f->backing = IN_MEMORY;
+	dir = open_folder(folder, uid, f->gid, &fault);
+	if (dir < 0) {
+		say_why(why, why_size, folder, fault);
+		return f;
+	}
+	sweep_folder(dir, v, uid);
+	if (!on_memory_fs(dir)) {
+		struct text t;
+
+		f->backing = AT_EXIT;
+		t = text_on(f->path, sizeof(f->path));
+		text_add(&t, folder);
+		say_why(why, why_size, folder,
+			"it is not on tmpfs; written once at exit, a kill loses it");
+	} else {
+		fault = make_file(f, dir, folder, h);
+		if (fault)
+			say_why(why, why_size, folder, fault);
+		else
+			f->backing = IN_FILE;
+	}
+	sys_close(dir);
+	return f;
+}
+
+/* --- the end --- */
+
+static bool write_all(int fd, const void *from, size_t bytes, uint64_t *offset)
+{
+	const char *p = from;
+
+	while (bytes) {
+		ssize_t n = sys_pwrite(fd, p, bytes, *offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		p += n;
+		bytes -= (size_t)n;
+		*offset += (uint64_t)n;
+	}
+	return true;
+}
+
+static uint64_t size_of_all(const struct state_file *f)
+{
+	uint64_t bytes = STATE_HEADER_BYTES;
+
+	for (unsigned int k = 1; k < KINDS; k++)
+		for (uint32_t i = 0; i < f->kinds[k].blocks; i++)
+			bytes += f->kinds[k].block[i]->bytes;
+	return bytes;
+}
+
+/* The folder is on a disk: what a mapping would have held is written once, under its name by a link. */
+static void write_whole(struct state_file *f)
+{
+	struct state_file named = *f;
+	char temporary[128];
+	struct text t = text_on(temporary, sizeof(temporary));
+	uint64_t offset = 0, bytes = size_of_all(f);
+	int fd, dir;
+	bool done;
+
+	dir = sys_openat(AT_FDCWD, f->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (dir < 0 || !file_size_allowed(bytes)) {
+		if (dir >= 0)
+			sys_close(dir);
+		return;
+	}
+	text_char(&t, '.');
+	name_of(&t, f->header, 0);
+	unlinkat(dir, temporary, 0);
+	fd = sys_openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			f->gid == UINT32_MAX ? 0600 : 0640);
+	if (fd >= 0) {
+		atomic_store_explicit(&f->header->file_bytes, bytes, memory_order_relaxed);
+		done = write_all(fd, f->header, STATE_HEADER_BYTES, &offset);
+		for (unsigned int k = 1; done && k < KINDS; k++)
+			for (uint32_t i = 0; done && i < f->kinds[k].blocks; i++)
+				done = write_all(fd, f->kinds[k].block[i],
+						 f->kinds[k].block[i]->bytes, &offset);
+		sys_close(fd);
+		if (done)
+			give_name(&named, dir, f->path, temporary, f->header);
+		unlinkat(dir, temporary, 0);
+	}
+	sys_close(dir);
+}
+
+void file_end(struct state_file *f)
+{
+	int saved = errno;
+
+	atomic_store_explicit(&f->header->ended_at, now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&f->header->ending, ENDING_EXIT, memory_order_release);
+	if (f->backing == AT_EXIT)
+		write_whole(f);
+	errno = saved;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The guard inside one process: what the files of shim/ share. Read the types first.
+ *
+ *   struct guard         everything this process holds: policy, tables, state file. It lies in memory
+ *                        that a forked child finds zeroed (MADV_WIPEONFORK), so that the child starts
+ *                        afresh at its first verbs call, also after a raw clone.
+ *   struct context_hooks one opened device and the provider's own functions behind the ones we put into
+ *                        its ops. Ordinary memory: a child still needs them to pass calls on.
+ *   struct hot_qp, hot_cq, hot_srq
+ *                        what the data path needs of an object, one or two cache lines each, found in
+ *                        one step (lookup.h). Wiped in a child, whose posts then miss and pass through.
+ *   struct qp_record ... the same objects as the report sees them (state.h), in the mapped file.
+ *
+ * Locks: guard->lock is held while tables and records change, never across a call into libibverbs or
+ * a provider. The data path takes no lock.
+ */
+#ifndef QPG_GUARD_H
+#define QPG_GUARD_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../policy/policy.h"
+#include "../policy/reason.h"
+#include "lookup.h"
+#include "memory.h"
+#include "state.h"
+
+#define INTERPOSED  __attribute__((visibility("default")))
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+/* The code that called the wrapper: a program's or a library's return address. */
+#define CALLER() __builtin_return_address(0)
+
+struct state_file; /* file.h */
+
+/* A device name's place in the state file, and what the guard knows of the device. */
+struct device {
+	struct device_record *record;
+	uint16_t index;
+	const struct geometry *geometry;
+	uint64_t reserved_bytes; /* by creations under way */
+};
+
+/* Ended records keep their last values until an object needs a record; the oldest goes first. */
+struct free_records {
+	void **ring; /* records */
+	uint32_t room, first, count;
+};
+
+struct guard {
+	_Atomic uint32_t ready; /* GUARD_*; 0 in fresh and in wiped memory */
+	pthread_mutex_t lock;
+	struct policy *policy;
+	struct state_header *header;
+	struct state_file *file;
+	struct device devices[STATE_MAX_DEVICES];
+	unsigned int device_count;
+	/* of [budget], device_bytes unused: held by objects, and by creations under way */
+	uint64_t used[BUDGET_LIMITS], reserved[BUDGET_LIMITS];
+	uint32_t next_id[KINDS];
+	uint64_t events_kept, log_tick, log_held_back;
+	uint32_t log_tokens;
+	struct pool hot_objects; /* of 64 bytes */
+	struct rings rings;
+	struct free_records free_records[KINDS]; /* records of ended objects, oldest first */
+	uint16_t group_slot[4096];		 /* hash of group_key to index + 1 */
+	uint16_t caller_slot[4096];		 /* hash of address to index + 1 */
+	struct policy_values standard; /* the policy as an unconditional subject sees it */
+};
+
+enum { GUARD_READY = 1, GUARD_FAILED = 2 };
+
+/* process.c; outside struct guard, since a child must be able to look before it has begun. */
+extern struct lookup qps_by_address, qps_by_number, cqs, srqs;
+
+/* One opened context. Entries are never freed, so that a late call always finds its way on. */
+struct context_hooks {
+	_Atomic(struct ibv_context *) context; /* NULL: free for use */
+	_Atomic uint32_t serial;	       /* tells contexts at one address apart */
+	struct ibv_context_ops real;	       /* as the provider set them */
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *, struct ibv_qp_init_attr_ex *);
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *, struct ibv_cq_init_attr_ex *);
+	struct ibv_srq *(*create_srq_ex)(struct ibv_context *, struct ibv_srq_init_attr_ex *);
+	char driver[32];
+};
+
+struct hot_srq {
+	const struct ibv_srq *srq;
+	struct srq_record *record;
+	const struct context_hooks *hooks;
+	_Atomic(void *) post_owner;
+	uint32_t max_wr, max_sge;
+	uint64_t zero[3];
+};
+
+struct hot_qp {
+	const struct ibv_qp *qp; /* key of qps_by_address */
+	uint64_t number;	 /* key of qps_by_number: qp_number_key() */
+	struct qp_record *record;
+	const struct context_hooks *hooks;
+	_Atomic(void *) send_owner; /* __builtin_thread_pointer() of the first that posted */
+	union {
+		_Atomic(void *) recv_owner;
+		struct hot_srq *srq; /* QP_HAS_SRQ */
+	};
+	uint16_t *ring;	    /* position after each signaled request, mod 2^16; NULL: QP_SIG_ALL */
+	uint32_t ring_mask; /* slots - 1 */
+	_Atomic uint8_t mixed;
+	uint8_t flags;	/* those of the record */
+	uint16_t index; /* ring size class, see memory.h */
+};
+static_assert(sizeof(struct hot_qp) == 64, "one cache line");
+
+struct hot_cq {
+	const struct ibv_cq *cq;
+	int (*poll)(struct ibv_cq *, int, struct ibv_wc *); /* the provider's */
+	_Atomic uint32_t backlog; /* completions taken since a poll came back short */
+	uint32_t zero0;
+	uint64_t number_key; /* qp_number_key() of this context with QP number 0 */
+	_Atomic(void *) poll_owner;
+	struct cq_record *record;
+	const struct context_hooks *hooks;
+	uint64_t zero1;
+};
+static_assert(sizeof(struct hot_cq) == 64, "one cache line");
+
+/* QP numbers repeat between contexts: the key of a completion is the CQ's context and wc.qp_num. */
+static inline uint64_t qp_number_key(const struct context_hooks *h, uint32_t qp_num)
+{
+	return (uint64_t)h->serial << 32 | qp_num;
+}
+
+/*
+ * process.c. guard_enter: the guard of this process, made at its first verbs call; NULL when
+ * QPGUARD=off or when there is no memory for it: the caller then passes straight on. Any thread,
+ * also in a forked child; leaves errno alone.
+ */
+struct guard *guard_enter(void);
+void guard_lock(struct guard *g);
+void guard_unlock(struct guard *g);
+/* True while this thread is inside a guarded creation: calls that the provider makes meanwhile are its own. */
+bool guard_nested(void);
+void guard_nest(int step); /* +1 before, -1 after the real call */
+uint64_t now_ns(void);	   /* CLOCK_REALTIME, ns since 1970 */
+
+/* device.c */
+const struct context_hooks *
+hooks_of(const struct ibv_context *context); /* never allocates; or NULL */
+struct device *device_of(struct guard *g, struct ibv_context *context); /* under lock; or NULL */
+void device_learn(struct guard *g,
+		  struct ibv_context *context); /* asks once for limits; not under lock */
+const struct device_limits *limits_of(const struct device *d); /* zeroes for NULL */
+const struct geometry *geometry_for(const struct device *d);   /* the estimate for NULL */
+
+/* callers.c: indices among the records, made when new. Under lock; *path is the module's path or "". */
+uint16_t caller_index(struct guard *g, void *address);
+const char *caller_module(struct guard *g, uint16_t caller);
+/* The path of the object that `address` lies in, into buf; false when it cannot be told. No loader lock. */
+bool module_of_address(const void *address, char *buf, size_t size, uintptr_t *base);
+
+/*
+ * records.c: records of QPs, CQs and SRQs in the state file. Under lock. record_begin: one to fill, all
+ * zero but seq, which is odd until record_ready; NULL without memory. record_end: the object is gone;
+ * the record keeps its values until another object needs it.
+ */
+void *record_begin(struct guard *g, enum state_kind kind);
+void record_ready(void *record);
+void record_end(struct guard *g, enum state_kind kind, void *record);
+/* Hot records, 64 bytes, zeroed; given back only after they left their tables. */
+void *hot_take(struct guard *g);
+void hot_give(struct guard *g, void *hot);
+
+/* account.c: budgets. All under lock. */
+void subject_of(struct guard *g, const struct device *d, unsigned int qp_type, uint16_t caller,
+		struct policy_subject *out);
+void usage_of(struct guard *g, const struct device *d, struct policy_usage *out);
+/* Room held while a creation is under way; and what objects hold. Negative amounts give back. */
+void reserve(struct guard *g, enum policy_key limit, int64_t amount);
+void reserve_bytes(struct guard *g, struct device *d, int64_t bytes);
+void charge(struct guard *g, enum policy_key limit, int64_t amount);
+void charge_bytes(struct guard *g, struct device *d, int64_t bytes); /* process and device */
+/* One object more or less in the totals. */
+void count_created(_Atomic uint64_t *created, _Atomic uint64_t *live);
+void count_destroyed(_Atomic uint64_t *destroyed, _Atomic uint64_t *live);
+/* Counts what a verdict says, and logs a refusal or a clamp. `d` may be NULL. */
+void note_verdict(struct guard *g, const struct device *d, enum guarded_call call, uint16_t caller,
+		  unsigned int qp_type, const struct qp_caps *requested,
+		  const struct policy_verdict *v);
+
+/* groups.c: under lock. */
+struct group_key {
+	uint8_t kind, type, qp_flags, basis;
+	uint16_t device, caller;
+	struct qp_caps requested, effective;
+};
+uint16_t group_join(struct guard *g, const struct group_key *key, uint64_t bytes);
+void group_resize(struct guard *g, uint16_t group, int64_t bytes);
+void group_leave_qp(struct guard *g, const struct qp_record *r);
+void group_leave_cq(struct guard *g, const struct cq_record *r);
+void group_leave_srq(struct guard *g, const struct srq_record *r);
+
+/* failures.c: counts a failure and logs its sentence. Under lock. `d`, `requested` may be NULL. */
+void note_failure(struct guard *g, const struct device *d, const struct failure_reason *reason,
+		  uint16_t caller, unsigned int qp_type, const struct qp_caps *requested);
+/* A call on an object that failed with `error`, positive or negative. Takes the lock; errno is kept. */
+void note_call_failure(struct guard *g, struct ibv_context *context, enum guarded_call call,
+		       void *address, int error);
+/* What can be said of a failed creation: a device limit that it is over, or nothing but errno. */
+void explain_qp(const struct device *d, const struct qp_request *req, int error,
+		struct failure_reason *out);
+void explain_cq(const struct device *d, uint32_t cqe, int error, struct failure_reason *out);
+void explain_srq(const struct device *d, uint32_t wr, uint32_t sge, int error,
+		 struct failure_reason *out);
+
+/* qp.c, cq.c, srq.c: what goes into a context's slots at open. */
+struct ibv_qp *guarded_create_qp_ex(struct ibv_context *, struct ibv_qp_init_attr_ex *);
+struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *, struct ibv_cq_init_attr_ex *);
+struct ibv_srq *guarded_create_srq_ex(struct ibv_context *, struct ibv_srq_init_attr_ex *);
+/* The hot records, or NULL for an object made out of our sight. Under lock. */
+struct hot_qp *hot_qp_of(const struct ibv_qp *qp);
+struct hot_cq *hot_cq_of(const struct ibv_cq *cq);
+struct hot_srq *hot_srq_of(const struct ibv_srq *srq);
+
+/* post.c, poll.c: the data path. */
+int guarded_post_send(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
+int guarded_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **);
+int guarded_post_srq_recv(struct ibv_srq *, struct ibv_recv_wr *, struct ibv_recv_wr **);
+int guarded_bind_mw(struct ibv_qp *, struct ibv_mw *, struct ibv_mw_bind *);
+int guarded_poll_cq(struct ibv_cq *, int, struct ibv_wc *);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Printing without harm: see log.h. Descriptor 2 may by now be the program's data file, so it is compared
+ * with what it was at load; a pipe that nobody reads would raise SIGPIPE, so that signal is held
+ * back and taken during the write; a full pipe would block, so only what can be written is.
+ */
+#include "log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#include "file.h"
+#include "guard.h"
+#include "sys.h"
+#include "text.h"
+
+/* At most BURST lines at once and one more each SECONDS_PER_LINE. */
+#define BURST		 20
+#define SECONDS_PER_LINE 10
+#define LINE_BYTES	 320
+
+static struct {
+	uint64_t device, inode;
+	bool known;
+} stderr_at_load;
+
+static bool identify(int fd, uint64_t *device, uint64_t *inode)
+{
+	struct statx st;
+
+	if (!sys_stat_fd(fd, &st))
+		return false;
+	*device = (uint64_t)st.stx_dev_major << 32 | st.stx_dev_minor;
+	*inode = st.stx_ino;
+	return true;
+}
+
+__attribute__((constructor)) static void remember_stderr(void)
+{
+	int saved = errno;
+
+	stderr_at_load.known = identify(2, &stderr_at_load.device, &stderr_at_load.inode);
+	errno = saved;
+}
+
+static bool stderr_is_unchanged(void)
+{
+	uint64_t device, inode;
+
+	return stderr_at_load.known && identify(2, &device, &inode) &&
+	       device == stderr_at_load.device && inode == stderr_at_load.inode;
+}
+
+/* Raw calls: pthread_sigmask is a symbol newer than glibc 2.31, and the kernel's set is 8 bytes. */
+static void write_without_sigpipe(int fd, const char *line, size_t len)
+{
+	const uint64_t sigpipe = UINT64_C(1) << (SIGPIPE - 1);
+	const struct timespec at_once = { 0, 0 };
+	struct pollfd ready = { .fd = fd, .events = POLLOUT };
+	uint64_t before, pending = 0;
+
+	if (syscall(SYS_ppoll, &ready, 1, &at_once, NULL, 8) != 1 ||
+	    (ready.revents & (POLLERR | POLLNVAL)) || !(ready.revents & POLLOUT))
+		return;
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &sigpipe, &before, 8);
+	syscall(SYS_rt_sigpending, &pending, 8);
+	if (sys_write(fd, line, len) < 0 && errno == EPIPE && !(pending & sigpipe))
+		syscall(SYS_rt_sigtimedwait, &sigpipe, NULL, &at_once, 8);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
+}
+
+static int open_log_file(const char *pattern)
+{
+	char path[512];
+	struct text t = text_on(path, sizeof(path));
+	struct utsname host;
+
+	for (; *pattern; pattern++) {
+		if (pattern[0] != '%' || !pattern[1]) {
+			text_char(&t, *pattern);
+			continue;
+		}
+		pattern++;
+		if (*pattern == 'p')
+			text_number(&t, (uint64_t)getpid());
+		else if (*pattern == 'h' && !uname(&host))
+			text_add(&t, host.nodename);
+		else
+			text_char(&t, *pattern);
+	}
+	return sys_openat(AT_FDCWD, path,
+			  O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+			  0600);
+}
+
+static void print(const struct guard *g, const char *line)
+{
+	char out[LINE_BYTES];
+	struct text t = text_on(out, sizeof(out) - 1);
+	const char *file = g->standard.text[LOG_FILE];
+	int fd;
+
+	text_add(&t, "qpguard[");
+	text_number(&t, g->header->pid);
+	text_add(&t, "]: ");
+	text_name(&t, line);
+	out[t.len++] = '\n';
+	if (file && *file) {
+		fd = open_log_file(file);
+		if (fd < 0)
+			return;
+		write_without_sigpipe(fd, out, t.len);
+		sys_close(fd);
+	} else if (stderr_is_unchanged()) {
+		write_without_sigpipe(2, out, t.len);
+	}
+}
+
+/* The event with this text: an old one counted once more, or a new one. True when it is new. */
+static bool keep_event(struct guard *g, enum log_level level, const char *line)
+{
+	uint32_t used = atomic_load_explicit(&g->header->used[KIND_EVENT], memory_order_relaxed);
+	struct event_record *e;
+	uint64_t now = now_ns();
+	uint32_t index;
+	struct text t;
+
+	for (uint32_t i = 0; i < used; i++) {
+		e = file_record(g->file, KIND_EVENT, i);
+		if (!strncmp(e->text, line, sizeof(e->text) - 1)) {
+			atomic_fetch_add_explicit(&e->count, 1, memory_order_relaxed);
+			atomic_store_explicit(&e->last_at, now, memory_order_relaxed);
+			return false;
+		}
+	}
+	e = file_add(g, KIND_EVENT, STATE_MAX_EVENTS, &index);
+	if (!e && used)
+		e = file_record(g->file, KIND_EVENT, g->events_kept % used);
+	if (!e)
+		return true;
+	g->events_kept++;
+	atomic_fetch_add_explicit(&e->seq, 1, memory_order_acq_rel);
+	t = text_on(e->text, sizeof(e->text));
+	text_add(&t, line);
+	e->level = (uint8_t)level;
+	atomic_store_explicit(&e->count, 1, memory_order_relaxed);
+	atomic_store_explicit(&e->first_at, now, memory_order_relaxed);
+	atomic_store_explicit(&e->last_at, now, memory_order_relaxed);
+	atomic_store_explicit(&e->state, RECORD_LIVE, memory_order_relaxed);
+	atomic_fetch_add_explicit(&e->seq, 1, memory_order_release);
+	return true;
+}
+
+static bool rate_allows(struct guard *g)
+{
+	uint64_t tick = now_ns() / (SECONDS_PER_LINE * UINT64_C(1000000000));
+
+	if (!g->log_tick)
+		g->log_tokens = BURST;
+	else if (tick > g->log_tick)
+		g->log_tokens = (uint32_t)(g->log_tokens + (tick - g->log_tick) > BURST
+						   ? BURST
+						   : g->log_tokens + (tick - g->log_tick));
+	g->log_tick = tick;
+	if (!g->log_tokens) {
+		g->log_held_back++;
+		return false;
+	}
+	g->log_tokens--;
+	return true;
+}
+
+void log_line(struct guard *g, enum log_level level, const char *line)
+{
+	char more[80];
+	struct text t;
+	int saved = errno;
+
+	if (keep_event(g, level, line) && level <= g->standard.num[LOG_LEVEL] && rate_allows(g)) {
+		if (g->log_held_back) {
+			t = text_on(more, sizeof(more));
+			text_number(&t, g->log_held_back);
+			text_add(&t, " lines were held back; the report has the latest");
+			g->log_held_back = 0;
+			print(g, more);
+		}
+		print(g, line);
+	}
+	errno = saved;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/* The writer's side of lookup.h. Touches tables alone; called under guard->lock. */
+#include "lookup.h"
+
+#include "memory.h"
+
+#define FIRST_SLOTS 256u
+
+_Alignas(64) const uint64_t lookup_empty[8];
+_Alignas(64) const uint64_t lookup_removed[8];
+
+struct lookup_table lookup_no_table = { .slot = { lookup_empty } };
+
+/* Not wiped in a child: its slots still lead to records, whose keys are. */
+static struct lookup_table *table_new(uint64_t slots)
+{
+	struct lookup_table *t = memory_map_kept(sizeof(*t) + slots * sizeof(t->slot[0]));
+
+	if (!t)
+		return NULL;
+	t->mask = slots - 1;
+	for (uint64_t i = 0; i < slots; i++)
+		atomic_init(&t->slot[i], lookup_empty);
+	return t;
+}
+
+void *lookup_find_again(const struct lookup *l, size_t key_offset, uint64_t key)
+{
+	uint32_t before, after = atomic_load_explicit(&l->generation, memory_order_acquire);
+	void *record;
+
+	do {
+		before = after;
+		record = lookup_find(l, key_offset, key);
+		after = atomic_load_explicit(&l->generation, memory_order_acquire);
+	} while (!record && before != after);
+	return record;
+}
+
+static uint64_t key_of(const struct lookup *l, const uint64_t *record)
+{
+	return *(const uint64_t *)((const char *)record + l->key_offset);
+}
+
+bool lookup_init(struct lookup *l)
+{
+	struct lookup_table *t = table_new(FIRST_SLOTS);
+
+	if (!t)
+		return false;
+	l->live = l->dead = 0;
+	atomic_store_explicit(&l->table, t, memory_order_release);
+	return true;
+}
+
+static void place(struct lookup *l, struct lookup_table *t, const uint64_t *record)
+{
+	uint64_t i = lookup_hash(key_of(l, record));
+
+	for (;; i++) {
+		const uint64_t *there =
+			atomic_load_explicit(&t->slot[i & t->mask], memory_order_relaxed);
+
+		if (there != lookup_empty && there != lookup_removed)
+			continue;
+		if (there == lookup_removed)
+			l->dead--;
+		atomic_store_explicit(&t->slot[i & t->mask], record, memory_order_release);
+		return;
+	}
+}
+
+/*
+ * Copies the live records into a table of `slots` and publishes it. The old table stays readable; one
+ * of the same size is kept as a spare and used by the next rebuild. A reader that lingers in a spare while
+ * it is refilled can miss, and then sees the generation changed.
+ */
+static bool rebuild(struct lookup *l, uint64_t slots)
+{
+	struct lookup_table *old = atomic_load_explicit(&l->table, memory_order_relaxed);
+	struct lookup_table *t = NULL;
+
+	if (slots == old->mask + 1 && old->spare) {
+		t = old->spare;
+		for (uint64_t i = 0; i < slots; i++)
+			atomic_store_explicit(&t->slot[i], lookup_empty, memory_order_relaxed);
+	} else {
+		t = table_new(slots);
+	}
+	if (!t)
+		return false;
+	l->dead = 0;
+	for (uint64_t i = 0; i <= old->mask; i++) {
+		const uint64_t *record = atomic_load_explicit(&old->slot[i], memory_order_relaxed);
+
+		if (record != lookup_empty && record != lookup_removed)
+			place(l, t, record);
+	}
+	t->spare = slots == old->mask + 1 ? old : NULL;
+	atomic_store_explicit(&l->table, t, memory_order_release);
+	atomic_fetch_add_explicit(&l->generation, 1, memory_order_release);
+	return true;
+}
+
+bool lookup_insert(struct lookup *l, const void *record)
+{
+	struct lookup_table *t = atomic_load_explicit(&l->table, memory_order_relaxed);
+	uint64_t slots = t->mask + 1;
+
+	if ((l->live + 1) * 2 > slots) {
+		if (!rebuild(l, slots * 2) && l->live + 2 > slots)
+			return false;
+	} else if ((l->live + l->dead + 1) * 4 > slots * 3) {
+		/* without memory the dead slots only make misses slower, until one slot is left */
+		if (!rebuild(l, slots) && l->live + l->dead + 2 > slots)
+			return false;
+	}
+	t = atomic_load_explicit(&l->table, memory_order_relaxed);
+	place(l, t, record);
+	l->live++;
+	atomic_fetch_add_explicit(&l->generation, 1, memory_order_release);
+	return true;
+}
+
+void lookup_remove(struct lookup *l, const void *record)
+{
+	struct lookup_table *t = atomic_load_explicit(&l->table, memory_order_relaxed);
+	uint64_t i = lookup_hash(key_of(l, record));
+
+	for (;; i++) {
+		const uint64_t *there =
+			atomic_load_explicit(&t->slot[i & t->mask], memory_order_relaxed);
+
+		if (there == lookup_empty)
+			return;
+		if (there == record)
+			break;
+	}
+	atomic_store_explicit(&t->slot[i & t->mask], lookup_removed, memory_order_release);
+	l->live--;
+	l->dead++;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory of the guard's own, straight from the kernel: the application's malloc is never entered, so
+ * that jemalloc, tcmalloc, sanitizers and constructors do not notice. Everything here is wiped to zero
+ * in a forked child (MADV_WIPEONFORK, kernel 4.14) and none of it is ever unmapped: readers without a lock
+ * may still look at it.
+ */
+#ifndef QPG_MEMORY_H
+#define QPG_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A mapping of its own, zeroed, page aligned; NULL without memory. errno is kept. Any thread. */
+void *memory_map(size_t bytes);
+/* The same, but a child finds it as it was. */
+void *memory_map_kept(size_t bytes);
+/* True when children find memory_map()'s memory zeroed. */
+bool memory_is_wiped_on_fork(void);
+
+/* Objects of one size, 64 bytes or a multiple; taken and given back under guard->lock. */
+struct pool {
+	void *free;
+	char *next, *end;
+};
+void *pool_take(struct pool *p, size_t bytes);
+/* The object's bytes must be zeroed by the caller as far as a reader could take them for a key. The
+ * link lies in its last word. */
+void pool_give(struct pool *p, size_t bytes, void *object);
+
+/* Rings of uint16_t, 2^order of them, untouched (not resident) until written. Under guard->lock. */
+#define RING_ORDERS 32
+struct rings {
+	void *free[RING_ORDERS];
+	char *next, *end;
+};
+uint16_t *ring_take(struct rings *r, unsigned int order);
+void ring_give(struct rings *r, unsigned int order, uint16_t *ring);
+
+#endif

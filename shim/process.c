@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of the guard in a process: begun at the first verbs call, begun anew in a forked child at its
+ * first, sealed at exit. Reads the environment, the policy file and /proc/self; a process that makes
+ * no verbs call gets nothing from here.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#include "config.h"
+#include "file.h"
+#include "guard.h"
+#include "log.h"
+#include "memory.h"
+#include "sys.h"
+#include "text.h"
+
+#define POLICY_FILE_BYTES (1u << 20)
+#define COMPLAINTS	  16
+
+extern char **environ;
+
+struct lookup qps_by_address = LOOKUP(struct hot_qp, qp);
+struct lookup qps_by_number = LOOKUP(struct hot_qp, number);
+struct lookup cqs = LOOKUP(struct hot_cq, cq);
+struct lookup srqs = LOOKUP(struct hot_srq, srq);
+
+static _Atomic(struct guard *) the_guard;
+/* Outside wiped memory: how a child knows that it is one. */
+static _Atomic uint32_t guarded_pid;
+static _Thread_local int nesting __attribute__((tls_model("initial-exec")));
+
+bool guard_nested(void)
+{
+	return nesting > 0;
+}
+
+void guard_nest(int step)
+{
+	nesting += step;
+}
+
+uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void guard_lock(struct guard *g)
+{
+	pthread_mutex_lock(&g->lock);
+}
+
+void guard_unlock(struct guard *g)
+{
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* Only while the guard begins: what the policy's author should hear, kept until there is a log. */
+struct beginning {
+	struct policy *policy;
+	struct policy_values values;
+	char exe[1024];
+	char comm[16];
+	char policy_file[512];
+	char scratch[4096];
+	uint32_t complaints;
+	char complaint[COMPLAINTS][256];
+	char why[640];
+};
+
+static void keep_complaint(void *arg, const struct policy_complaint *c)
+{
+	struct beginning *b = arg;
+	struct text t;
+
+	if (b->complaints++ >= COMPLAINTS)
+		return;
+	t = text_on(b->complaint[b->complaints - 1], sizeof(b->complaint[0]));
+	text_name(&t, c->file);
+	if (c->line) {
+		text_char(&t, ':');
+		text_number(&t, c->line);
+	}
+	text_add(&t, ": ");
+	text_add(&t, c->text);
+}
+
+static void complain(struct beginning *b, const char *where, const char *what)
+{
+	struct policy_complaint c = { .file = where, .text = what };
+
+	keep_complaint(b, &c);
+}
+
+/* The policy file: QPGUARD_CONF, which must then be readable, or the system's if there is one. */
+static void read_policy_file(struct beginning *b)
+{
+	const char *chosen = secure_getenv("QPGUARD_CONF");
+	const char *path = chosen && *chosen ? chosen : "/etc/qpguard.conf";
+	char *text = memory_map(POLICY_FILE_BYTES + 1);
+	struct text t;
+	ssize_t len;
+
+	if (!text)
+		return;
+	len = sys_slurp(path, text, POLICY_FILE_BYTES + 1);
+	if (len < 0) {
+		if (path == chosen)
+			complain(b, path,
+				 "the policy file cannot be read: its limits are not in force");
+		return;
+	}
+	if (len == POLICY_FILE_BYTES)
+		complain(b, path, "the policy file is longer than 1 MiB: the rest is not read");
+	t = text_on(b->policy_file, sizeof(b->policy_file));
+	text_add(&t, path);
+	policy_parse(b->policy, path, text, (size_t)len, keep_complaint, b);
+}
+
+static void read_variables(struct beginning *b)
+{
+	char name[128];
+
+	for (char **e = environ; e && *e; e++) {
+		const char *equals = strchr(*e, '=');
+
+		if (strncmp(*e, "QPGUARD", 7) || !equals || (size_t)(equals - *e) >= sizeof(name))
+			continue;
+		memcpy(name, *e, (size_t)(equals - *e));
+		name[equals - *e] = '\0';
+		if (!strcmp(name, "QPGUARD")) {
+			if (strcmp(equals + 1, "on") && equals[1])
+				complain(b, name, "only 'off' and 'on' are known: the guard is on");
+		} else {
+			policy_variable(b->policy, name, equals + 1, keep_complaint, b);
+		}
+	}
+}
+
+/* --- who this is --- */
+
+/* Field 22 of /proc/self/stat, counted after the program's name, which may hold anything. */
+static uint64_t start_ticks(char *scratch, size_t size)
+{
+	const char *p;
+	uint64_t ticks = 0;
+
+	if (sys_slurp("/proc/self/stat", scratch, size) < 0 || !(p = strrchr(scratch, ')')))
+		return 0;
+	for (unsigned int field = 2; field < 22 && p; field++) {
+		p = strchr(p, ' ');
+		p = p ? p + 1 : NULL;
+	}
+	while (p && *p >= '0' && *p <= '9')
+		ticks = ticks * 10 + (uint64_t)(*p++ - '0');
+	return ticks;
+}
+
+static uint64_t number_or_max(const char *s)
+{
+	uint64_t n = 0;
+
+	if (*s < '0' || *s > '9')
+		return UINT64_MAX;
+	while (*s >= '0' && *s <= '9')
+		n = n * 10 + (uint64_t)(*s++ - '0');
+	return n;
+}
+
+/* cgroup version 2 alone: the one line "0::/path". */
+static uint64_t cgroup_memory_max(char *scratch, size_t size)
+{
+	char path[512];
+	struct text t = text_on(path, sizeof(path));
+	char *line;
+
+	if (sys_slurp("/proc/self/cgroup", scratch, size) < 0 || !(line = strstr(scratch, "0::/")))
+		return UINT64_MAX;
+	line[strcspn(line, "\n")] = '\0';
+	text_add(&t, "/sys/fs/cgroup");
+	text_add(&t, line + 3);
+	text_add(&t, "/memory.max");
+	if (sys_slurp(path, scratch, size) < 0)
+		return UINT64_MAX;
+	return number_or_max(scratch);
+}
+
+static void add_label(struct text *t, const char *label, const char *variable)
+{
+	const char *value = secure_getenv(variable);
+
+	if (!value || !*value)
+		return;
+	if (t->len)
+		text_char(t, ',');
+	text_add(t, label);
+	text_char(t, '=');
+	text_name(t, value);
+}
+
+static void fill_labels(struct state_header *h)
+{
+	struct text t = text_on(h->labels, sizeof(h->labels));
+	const char *chosen = secure_getenv("QPGUARD_LABELS");
+
+	if (chosen) {
+		text_name(&t, chosen);
+		return;
+	}
+	add_label(&t, "job", "SLURM_JOB_ID");
+	add_label(&t, "rank",
+		  secure_getenv("SLURM_PROCID") ? "SLURM_PROCID" : "OMPI_COMM_WORLD_RANK");
+	add_label(&t, "pod", "POD_NAME");
+}
+
+static void fill_header(struct state_header *h, void *arg)
+{
+	struct beginning *b = arg;
+	struct utsname host;
+	struct rlimit memlock;
+	struct statx st;
+	ssize_t n;
+
+	memcpy(h->magic, STATE_MAGIC, sizeof(h->magic));
+	h->version = STATE_VERSION;
+	h->byte_order = STATE_BYTE_ORDER;
+	h->header_bytes = STATE_HEADER_BYTES;
+	h->block_header_bytes = STATE_BLOCK_HEADER_BYTES;
+	h->pid = (uint32_t)getpid();
+	h->uid = (uint32_t)geteuid();
+	h->parent_pid = guarded_pid != h->pid ? guarded_pid : 0;
+	if (sys_stat_path("/proc/self/ns/pid", &st))
+		h->pid_namespace = st.stx_ino;
+	h->start_ticks = start_ticks(b->scratch, sizeof(b->scratch));
+	h->started_at = now_ns();
+	h->memlock_bytes = !getrlimit(RLIMIT_MEMLOCK, &memlock) && memlock.rlim_cur != RLIM_INFINITY
+				   ? memlock.rlim_cur
+				   : UINT64_MAX;
+	h->cgroup_memory_max = cgroup_memory_max(b->scratch, sizeof(b->scratch));
+	h->args_recorded = b->values.num[REPORT_ARGS] != 0;
+	h->policy_complaints = b->complaints;
+	for (unsigned int k = 0; k < BUDGET_LIMITS; k++) {
+		bool limited = b->values.set >> k & 1;
+		bool own = b->values.set >> (BUDGET_ACTION_OF + k) & 1;
+
+		h->budget[k].limit = limited ? b->values.num[k] : UINT64_MAX;
+		h->budget[k].action =
+			(uint32_t)b->values.num[own ? BUDGET_ACTION_OF + k : BUDGET_ACTION];
+	}
+	memcpy(h->guard_version, PACKAGE_VERSION, sizeof(PACKAGE_VERSION));
+	memcpy(h->comm, b->comm, sizeof(h->comm));
+	memcpy(h->exe, b->exe, sizeof(h->exe));
+	memcpy(h->policy_file, b->policy_file, sizeof(h->policy_file));
+	if (!uname(&host))
+		memcpy(h->host, host.nodename, sizeof(host.nodename));
+	n = sys_slurp("/proc/self/cmdline", b->scratch, sizeof(b->scratch));
+	if (n > 0)
+		memcpy(h->argv0, b->scratch,
+		       h->args_recorded
+			       ? (size_t)n < sizeof(h->argv0) ? (size_t)n : sizeof(h->argv0) - 1
+			       : strnlen(b->scratch, sizeof(h->argv0) - 1));
+	fill_labels(h);
+}
+
+static void find_program(struct beginning *b)
+{
+	ssize_t n = readlink("/proc/self/exe", b->exe, sizeof(b->exe) - 1);
+
+	b->exe[n > 0 ? n : 0] = '\0';
+	n = sys_slurp("/proc/self/comm", b->comm, sizeof(b->comm));
+	if (n > 0 && b->comm[n - 1] == '\n')
+		b->comm[n - 1] = '\0';
+}
+
+static bool make_tables(void)
+{
+	return lookup_init(&qps_by_address) && lookup_init(&qps_by_number) && lookup_init(&cqs) &&
+	       lookup_init(&srqs);
+}
+
+/* Under g->lock, once per process. False without memory: the guard then stays out of the way. */
+static bool begin(struct guard *g)
+{
+	struct policy_subject self = { "", "", "", "", "", "", 0 };
+	struct beginning *b = memory_map(sizeof(*b));
+
+	if (!b || !(g->policy = memory_map(sizeof(*g->policy))) || !make_tables())
+		return false;
+	b->policy = g->policy;
+	policy_init(b->policy);
+	find_program(b);
+	read_policy_file(b);
+	read_variables(b);
+	self.program = b->exe;
+	self.comm = b->comm;
+	policy_resolve(g->policy, &self, &b->values);
+	g->standard = b->values;
+	g->file =
+		file_begin(&b->values, (uint32_t)geteuid(), fill_header, b, b->why, sizeof(b->why));
+	if (!g->file)
+		return false;
+	g->header = file_header(g->file);
+	guarded_pid = g->header->pid;
+	for (uint32_t i = 0; i < b->complaints && i < COMPLAINTS; i++)
+		log_line(g, LOG_WARN, b->complaint[i]);
+	if (b->why[0])
+		log_line(g, LOG_WARN, b->why);
+	return true;
+}
+
+static struct guard *begin_once(void)
+{
+	struct guard *g = atomic_load_explicit(&the_guard, memory_order_acquire);
+	struct guard *none = NULL;
+	uint32_t ready;
+
+	if (!g) {
+		g = memory_map(sizeof(*g));
+		if (!g)
+			return NULL;
+		if (!atomic_compare_exchange_strong(&the_guard, &none, g))
+			g = none;
+	}
+	guard_lock(g);
+	ready = atomic_load_explicit(&g->ready, memory_order_relaxed);
+	if (!ready) {
+		ready = begin(g) ? GUARD_READY : GUARD_FAILED;
+		atomic_store_explicit(&g->ready, ready, memory_order_release);
+	}
+	guard_unlock(g);
+	return ready == GUARD_READY ? g : NULL;
+}
+
+struct guard *guard_enter(void)
+{
+	static _Atomic int bypass; /* 0: not looked, 1: off, 2: on */
+	struct guard *g = atomic_load_explicit(&the_guard, memory_order_acquire);
+	int saved = errno;
+
+	if (likely(g && atomic_load_explicit(&g->ready, memory_order_acquire) == GUARD_READY))
+		return g;
+	if (!bypass) {
+		const char *value = secure_getenv("QPGUARD");
+
+		bypass = value && !strcmp(value, "off") ? 1 : 2;
+	}
+	g = bypass == 1 ? NULL : begin_once();
+	errno = saved;
+	return g;
+}
+
+/* Verbs calls that come later, from destructors that run after this one, are still recorded. */
+__attribute__((destructor)) static void end(void)
+{
+	struct guard *g = atomic_load_explicit(&the_guard, memory_order_acquire);
+
+	if (g && atomic_load_explicit(&g->ready, memory_order_acquire) == GUARD_READY)
+		file_end(g->file);
+}

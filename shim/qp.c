@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Queue pairs: creation by symbol and through the slot of the _ex form, modification, destruction. Each
+ * wrapper reads the same way: find the record, ask policy, call the real one, write the record.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "counts.h"
+#include "file.h"
+#include "guard.h"
+#include "real.h"
+
+/* What one creation carries from its beginning to its end. */
+struct creation {
+	struct guard *guard;
+	struct ibv_context *context;
+	struct device *device;
+	void *address; /* of the caller */
+	uint16_t caller;
+	uint8_t entry; /* enum entry_point */
+	struct qp_request request;
+	struct policy_verdict verdict;
+};
+
+struct hot_qp *hot_qp_of(const struct ibv_qp *qp)
+{
+	return qp ? lookup_find(&qps_by_address, offsetof(struct hot_qp, qp), (uintptr_t)qp) : NULL;
+}
+
+static struct qp_caps caps_of(const struct ibv_qp_cap *c)
+{
+	return (struct qp_caps){
+		.max_send_wr = c->max_send_wr,
+		.max_recv_wr = c->max_recv_wr,
+		.max_send_sge = c->max_send_sge,
+		.max_recv_sge = c->max_recv_sge,
+		.max_inline_data = c->max_inline_data,
+	};
+}
+
+static void set_caps(struct ibv_qp_cap *to, const struct qp_caps *c)
+{
+	to->max_send_wr = c->max_send_wr;
+	to->max_recv_wr = c->max_recv_wr;
+	to->max_send_sge = c->max_send_sge;
+	to->max_recv_sge = c->max_recv_sge;
+	to->max_inline_data = c->max_inline_data;
+}
+
+/* Room for a QP of these caps and bytes until its creation is decided; sign -1 gives it back. */
+static void reserve_qp(struct creation *c, int sign)
+{
+	struct guard *g = c->guard;
+	const struct qp_caps *caps = &c->verdict.submitted;
+
+	reserve(g, BUDGET_QPS, sign);
+	reserve(g, BUDGET_SEND_WRS, (int64_t)sign * caps->max_send_wr);
+	if (!c->request.has_srq)
+		reserve(g, BUDGET_RECV_WRS, (int64_t)sign * caps->max_recv_wr);
+	reserve_bytes(g, c->device, sign * (int64_t)queue_bytes_total(&c->verdict.bytes));
+}
+
+/* Asks policy and holds the room. False: refused, counted and told. */
+static bool creation_begin(struct creation *c)
+{
+	struct guard *g = c->guard;
+	struct policy_subject subject;
+	struct policy_values values;
+	struct policy_usage usage;
+
+	device_learn(g, c->context);
+	guard_lock(g);
+	c->device = device_of(g, c->context);
+	c->caller = caller_index(g, c->address);
+	subject_of(g, c->device, c->request.type, c->caller, &subject);
+	policy_resolve(g->policy, &subject, &values);
+	usage_of(g, c->device, &usage);
+	policy_judge_qp(&values, &usage, geometry_for(c->device), limits_of(c->device), &c->request,
+			&c->verdict);
+	note_verdict(g, c->device, CALL_CREATE_QP, c->caller, c->request.type, &c->request.caps,
+		     &c->verdict);
+	if (!c->verdict.refused)
+		reserve_qp(c, 1);
+	guard_unlock(g);
+	return !c->verdict.refused;
+}
+
+static void creation_failed(struct creation *c, int error)
+{
+	struct failure_reason why;
+	struct qp_request submitted = c->request;
+
+	guard_lock(c->guard);
+	reserve_qp(c, -1);
+	submitted.caps = c->verdict.submitted;
+	explain_qp(c->device, &submitted, error, &why);
+	note_failure(c->guard, c->device, &why, c->caller, c->request.type, &c->request.caps);
+	guard_unlock(c->guard);
+}
+
+static uint32_t saturate32(uint64_t n)
+{
+	return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static void fill_record(struct creation *c, struct qp_record *r, const struct ibv_qp *qp,
+			const struct qp_caps *effective, const struct queue_bytes *bytes)
+{
+	const struct hot_cq *send_cq = hot_cq_of(qp->send_cq), *recv_cq = hot_cq_of(qp->recv_cq);
+	const struct hot_srq *srq = qp->srq ? hot_srq_of(qp->srq) : NULL;
+	bool sends_hidden, recvs_hidden;
+
+	r->id = ++c->guard->next_id[KIND_QP];
+	r->type = (uint8_t)c->request.type;
+	r->qp_state = IBV_QPS_RESET;
+	r->qp_num = qp->qp_num;
+	r->device = c->device ? c->device->index : UINT16_MAX;
+	r->caller = c->caller;
+	r->entry = c->entry;
+	r->basis = (uint8_t)bytes->basis;
+	r->send_cq = send_cq ? send_cq->record->id : STATE_NONE;
+	r->recv_cq = recv_cq ? recv_cq->record->id : STATE_NONE;
+	r->srq = srq ? srq->record->id : STATE_NONE;
+	r->requested = c->request.caps;
+	r->submitted = c->verdict.submitted;
+	r->effective = *effective;
+	r->clamped = c->verdict.clamped;
+	r->created_at = now_ns();
+	r->sq_bytes = saturate32(bytes->sq);
+	r->rq_bytes = saturate32(bytes->rq);
+	r->bookkeeping_bytes = saturate32(bytes->bookkeeping);
+	sends_hidden =
+		c->request.has_send_ops || (send_cq && (send_cq->record->flags & CQ_POLLS_HIDDEN));
+	recvs_hidden = recv_cq && (recv_cq->record->flags & CQ_POLLS_HIDDEN);
+	r->flags = (uint8_t)((c->request.has_srq ? QP_HAS_SRQ : 0) |
+			     (c->request.sq_sig_all ? QP_SIG_ALL : 0) |
+			     (sends_hidden ? QP_SENDS_HIDDEN : 0) |
+			     (recvs_hidden ? QP_RECVS_HIDDEN : 0));
+}
+
+/* The ring that remembers which completion retires how many: one slot for each request that can be
+ * outstanding, and one more, since rxe takes as many as a power of two less one. */
+static unsigned int ring_order(uint32_t max_send_wr)
+{
+	unsigned int order = 2;
+
+	while (order < 31 && (UINT64_C(1) << order) < (uint64_t)max_send_wr + 1)
+		order++;
+	return order;
+}
+
+static struct hot_qp *make_hot(struct creation *c, struct qp_record *r, const struct ibv_qp *qp)
+{
+	struct guard *g = c->guard;
+	struct hot_qp *h = hot_take(g);
+
+	if (!h)
+		return NULL;
+	h->record = r;
+	h->hooks = hooks_of(c->context);
+	h->flags = r->flags;
+	if (!(r->flags & (QP_SIG_ALL | QP_SENDS_HIDDEN)) && r->effective.max_send_wr) {
+		h->index = (uint16_t)ring_order(r->effective.max_send_wr);
+		h->ring = ring_take(&g->rings, h->index);
+		h->ring_mask = (UINT32_C(1) << h->index) - 1;
+	}
+	if (r->flags & QP_HAS_SRQ)
+		h->srq = hot_srq_of(qp->srq);
+	__atomic_store_n(&h->number, qp_number_key(h->hooks, qp->qp_num), __ATOMIC_RELEASE);
+	__atomic_store_n(&h->qp, qp, __ATOMIC_RELEASE);
+	if (!lookup_insert(&qps_by_address, h))
+		return NULL; /* no memory at all: the record stays, its counts do not move */
+	lookup_insert(&qps_by_number, h);
+	return h;
+}
+
+/* What the QP's CQs may have to hold: sign -1 when it is gone. */
+static void bind_to_cqs(const struct ibv_qp *qp, const struct qp_record *r, int sign)
+{
+	struct hot_cq *send_cq = hot_cq_of(qp->send_cq), *recv_cq = hot_cq_of(qp->recv_cq);
+	struct cq_record *cq;
+	uint64_t bound;
+
+	if (send_cq)
+		atomic_fetch_add_explicit(&send_cq->record->bound_send_wrs,
+					  (uint64_t)((int64_t)sign * r->effective.max_send_wr),
+					  memory_order_relaxed);
+	if (recv_cq && !(r->flags & QP_HAS_SRQ))
+		atomic_fetch_add_explicit(&recv_cq->record->bound_recv_wrs,
+					  (uint64_t)((int64_t)sign * r->effective.max_recv_wr),
+					  memory_order_relaxed);
+	for (unsigned int i = 0; sign > 0 && i < 2; i++) {
+		if (!(i ? recv_cq : send_cq))
+			continue;
+		cq = (i ? recv_cq : send_cq)->record;
+		bound = cq->bound_send_wrs + cq->bound_recv_wrs;
+		if (bound > cq->peak_bound_wrs)
+			atomic_store_explicit(&cq->peak_bound_wrs, bound, memory_order_relaxed);
+	}
+}
+
+/* What a QP holds of the budgets; sign -1 when it is gone. */
+static void charge_qp(struct guard *g, struct device *d, const struct qp_record *r, int sign)
+{
+	charge(g, BUDGET_QPS, sign);
+	charge(g, BUDGET_SEND_WRS, (int64_t)sign * r->effective.max_send_wr);
+	if (!(r->flags & QP_HAS_SRQ))
+		charge(g, BUDGET_RECV_WRS, (int64_t)sign * r->effective.max_recv_wr);
+	charge_bytes(g, d, sign * ((int64_t)r->sq_bytes + r->rq_bytes + r->bookkeeping_bytes));
+}
+
+static void creation_done(struct creation *c, const struct ibv_qp *qp,
+			  const struct qp_caps *effective)
+{
+	struct guard *g = c->guard;
+	struct state_totals *t = &g->header->totals;
+	struct queue_bytes bytes;
+	struct group_key key;
+	struct qp_record *r;
+
+	geometry_qp_bytes(geometry_for(c->device), &c->request, effective, limits_of(c->device),
+			  &bytes);
+	guard_lock(g);
+	reserve_qp(c, -1);
+	count_created(&t->created_qps, &t->live_qps);
+	if (t->live_qps > t->peak_qps)
+		t->peak_qps = t->live_qps;
+	atomic_fetch_add_explicit(&g->header->entry_points[c->entry], 1, memory_order_relaxed);
+	r = record_begin(g, KIND_QP);
+	if (r) {
+		fill_record(c, r, qp, effective, &bytes);
+		memset(&key, 0, sizeof(key));
+		key = (struct group_key){ .kind = KIND_QP,
+					  .type = r->type,
+					  .basis = r->basis,
+					  .qp_flags = r->flags & (QP_HAS_SRQ | QP_SIG_ALL),
+					  .device = r->device,
+					  .caller = r->caller,
+					  .requested = r->requested,
+					  .effective = r->effective };
+		r->group = group_join(g, &key, queue_bytes_total(&bytes));
+		record_ready(r);
+		make_hot(c, r, qp);
+		charge_qp(g, c->device, r, 1);
+		bind_to_cqs(qp, r, 1);
+	}
+	guard_unlock(g);
+}
+
+/* --- creation --- */
+
+/* What goes to the provider, in the application's own struct, where what comes back is expected too. */
+static void creation_submit(struct creation *c, struct ibv_qp_cap *cap)
+{
+	if (c->verdict.clamped)
+		set_caps(cap, &c->verdict.submitted);
+	errno = 0;
+	guard_nest(1);
+}
+
+/* After the real call, whose errno is still in place; `before` is the application's. */
+static struct ibv_qp *creation_end(struct creation *c, struct ibv_qp *qp, struct ibv_qp_cap *cap,
+				   int before)
+{
+	struct qp_caps effective = caps_of(cap);
+	int after = errno;
+
+	guard_nest(-1);
+	if (qp) {
+		creation_done(c, qp, &effective);
+	} else {
+		if (c->verdict.clamped)
+			set_caps(cap, &c->request.caps);
+		creation_failed(c, after);
+	}
+	errno = qp || !after ? before : after;
+	return qp;
+}
+
+static struct real real_create = { "ibv_create_qp", "IBVERBS_1.1", NULL };
+
+/* man ibv_create_qp. */
+INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp *(*create)(struct ibv_pd *, struct ibv_qp_init_attr *) =
+		(struct ibv_qp * (*)(struct ibv_pd *, struct ibv_qp_init_attr *))
+			real_find(&real_create);
+	struct creation c = { .guard = guard_enter(),
+			      .address = CALLER(),
+			      .entry = ENTRY_CREATE_QP };
+	int before = errno;
+
+	if (!create) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	if (!c.guard || guard_nested())
+		return create(pd, attr);
+	c.context = pd->context;
+	c.request = (struct qp_request){ .caps = caps_of(&attr->cap),
+					 .type = attr->qp_type,
+					 .has_srq = attr->srq != NULL,
+					 .sq_sig_all = attr->sq_sig_all != 0 };
+	if (!creation_begin(&c)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	creation_submit(&c, &attr->cap);
+	return creation_end(&c, create(pd, attr), &attr->cap, before);
+}
+
+static struct qp_request request_of_ex(const struct ibv_qp_init_attr_ex *a)
+{
+	struct qp_request r = { .caps = caps_of(&a->cap),
+				.type = a->qp_type,
+				.has_srq = a->srq != NULL,
+				.sq_sig_all = a->sq_sig_all != 0 };
+
+	if (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS)
+		r.create_flags = a->create_flags;
+	if (a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER)
+		r.max_tso_header = a->max_tso_header;
+	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		r.has_send_ops = true;
+		r.send_ops = a->send_ops_flags;
+	}
+	return r;
+}
+
+/* Takes the place of verbs_context.create_qp_ex: man ibv_create_qp_ex. */
+struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	const struct context_hooks *hooks = hooks_of(context);
+	struct creation c = { .guard = guard_enter(),
+			      .address = CALLER(),
+			      .entry = ENTRY_CREATE_QP_EX,
+			      .context = context };
+	int before = errno;
+
+	if (!hooks || !hooks->create_qp_ex) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!c.guard || guard_nested())
+		return hooks->create_qp_ex(context, attr);
+	c.request = request_of_ex(attr);
+	if (!creation_begin(&c)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	creation_submit(&c, &attr->cap);
+	return creation_end(&c, hooks->create_qp_ex(context, attr), &attr->cap, before);
+}
+
+/* --- the rest of its life --- */
+
+/* RESET and destroy drop requests without a completion. The send side's positions move to the end. */
+static void discard_outstanding(struct qp_record *r)
+{
+	uint64_t sends = record_send_outstanding(r), recvs = record_recv_outstanding(r);
+	uint64_t posted = r->post_send_posted + r->other_send_posted;
+	uint64_t completions = r->poll_send_completions + r->other_send_completions;
+	uint64_t signaled = posted - (uint32_t)(r->post_unsignaled + r->other_unsignaled);
+
+	if (r->mixed) {
+		atomic_store_explicit(&r->other_send_retired, posted, memory_order_relaxed);
+		atomic_fetch_add_explicit(&r->other_send_completions,
+					  (uint32_t)(signaled - completions), memory_order_relaxed);
+	} else {
+		atomic_fetch_add_explicit(&r->other_send_completions, sends, memory_order_relaxed);
+	}
+	atomic_fetch_add_explicit(&r->send_discarded, sends, memory_order_relaxed);
+	atomic_fetch_add_explicit(&r->other_recv_retired, recvs, memory_order_relaxed);
+	atomic_fetch_add_explicit(&r->recv_discarded, recvs, memory_order_relaxed);
+	atomic_store_explicit(&r->flushed_unattributed, 0, memory_order_relaxed);
+}
+
+static struct real real_modify = { "ibv_modify_qp", "IBVERBS_1.1", NULL };
+
+/* man ibv_modify_qp. */
+INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
+{
+	int (*modify)(struct ibv_qp *, struct ibv_qp_attr *, int) =
+		(int (*)(struct ibv_qp *, struct ibv_qp_attr *, int))real_find(&real_modify);
+	struct guard *g = guard_enter();
+	struct hot_qp *h;
+	int rc;
+
+	if (!modify)
+		return ENOSYS;
+	rc = modify(qp, attr, attr_mask);
+	if (!g || guard_nested())
+		return rc;
+	if (rc) {
+		note_call_failure(g, qp->context, CALL_MODIFY_QP, CALLER(), rc);
+	} else if (attr_mask & IBV_QP_STATE) {
+		guard_lock(g);
+		h = hot_qp_of(qp);
+		if (h) {
+			if (attr->qp_state == IBV_QPS_RESET)
+				discard_outstanding(h->record);
+			atomic_store_explicit(&h->record->qp_state, (uint8_t)attr->qp_state,
+					      memory_order_relaxed);
+		}
+		guard_unlock(g);
+	}
+	return rc;
+}
+
+static void take_out(struct hot_qp *h)
+{
+	lookup_remove(&qps_by_address, h);
+	lookup_remove(&qps_by_number, h);
+}
+
+static void destroyed(struct guard *g, const struct ibv_qp *shadow, struct hot_qp *h)
+{
+	struct state_totals *t = &g->header->totals;
+	struct qp_record *r = h->record;
+	struct device *d = device_of(g, shadow->context);
+
+	bind_to_cqs(shadow, r, -1);
+	discard_outstanding(r);
+	atomic_store_explicit(&r->ended_at, now_ns(), memory_order_relaxed);
+	group_leave_qp(g, r);
+	charge_qp(g, d, r, -1);
+	count_destroyed(&t->destroyed_qps, &t->live_qps);
+	record_end(g, KIND_QP, r);
+	if (h->ring)
+		ring_give(&g->rings, h->index, h->ring);
+	hot_give(g, h);
+}
+
+static struct real real_destroy = { "ibv_destroy_qp", "IBVERBS_1.1", NULL };
+
+/* man ibv_destroy_qp. Out of the tables before the call: its address and number may serve another QP as
+ * soon as the provider lets go of them. */
+INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	int (*destroy)(struct ibv_qp *) = (int (*)(struct ibv_qp *))real_find(&real_destroy);
+	struct guard *g = guard_enter();
+	struct ibv_qp shadow;
+	struct hot_qp *h;
+	int rc;
+
+	if (!destroy)
+		return ENOSYS;
+	if (!g || guard_nested())
+		return destroy(qp);
+	shadow = *qp;
+	guard_lock(g);
+	h = hot_qp_of(qp);
+	if (h)
+		take_out(h);
+	guard_unlock(g);
+	rc = destroy(qp);
+	if (!h)
+		return rc;
+	guard_lock(g);
+	if (rc) {
+		lookup_insert(&qps_by_address, h);
+		lookup_insert(&qps_by_number, h);
+	} else {
+		destroyed(g, &shadow, h);
+	}
+	guard_unlock(g);
+	if (rc)
+		note_call_failure(g, qp->context, CALL_DESTROY_QP, CALLER(), rc);
+	return rc;
+}

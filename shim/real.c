@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Finding the real functions: see real.h. */
+#include "real.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+
+/*
+ * The lookups moved from libdl into libc with glibc 2.34. Bound to their first version they are found in
+ * either; weak, because libdl need not be there in a process that loads no library by hand.
+ */
+#if defined(__x86_64__)
+#define FIRST_GLIBC "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define FIRST_GLIBC "GLIBC_2.17"
+#endif
+#ifdef FIRST_GLIBC
+__asm__(".symver dlsym, dlsym@" FIRST_GLIBC);
+__asm__(".symver dlvsym, dlvsym@" FIRST_GLIBC);
+__asm__(".symver dlopen, dlopen@" FIRST_GLIBC);
+#endif
+#pragma weak dlsym
+#pragma weak dlvsym
+#pragma weak dlopen
+
+static void *lookup(void *handle, const struct real *r)
+{
+	return r->version ? dlvsym(handle, r->name, r->version) : dlsym(handle, r->name);
+}
+
+void *real_find(struct real *r)
+{
+	void *address = atomic_load_explicit(&r->address, memory_order_relaxed);
+	int saved = errno;
+	void *library;
+
+	if (address || !dlsym || !dlvsym || !dlopen)
+		return address;
+	address = lookup(RTLD_NEXT, r);
+	if (!address) {
+		library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		if (library)
+			address = lookup(library, r);
+	}
+	atomic_store_explicit(&r->address, address, memory_order_relaxed);
+	errno = saved;
+	return address;
+}
+
+void *real_libc(const char *name)
+{
+	return dlsym ? dlsym(RTLD_DEFAULT, name) : NULL;
+}

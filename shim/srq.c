@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shared receive queues: creation by symbol and through the slot of the _ex form, resizing, destruction.
+ * The steps are those of qp.c.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "counts.h"
+#include "file.h"
+#include "guard.h"
+#include "real.h"
+
+struct creation {
+	struct guard *guard;
+	struct ibv_context *context;
+	struct device *device;
+	void *address;
+	uint16_t caller;
+	uint8_t entry;
+	uint32_t requested_wr, requested_sge;
+	struct policy_verdict verdict;
+};
+
+struct hot_srq *hot_srq_of(const struct ibv_srq *srq)
+{
+	return srq ? lookup_find(&srqs, offsetof(struct hot_srq, srq), (uintptr_t)srq) : NULL;
+}
+
+static struct qp_caps caps_of(uint32_t wr, uint32_t sge)
+{
+	return (struct qp_caps){ .max_recv_wr = wr, .max_recv_sge = sge };
+}
+
+static void reserve_srq(struct creation *c, int sign)
+{
+	reserve(c->guard, BUDGET_SRQS, sign);
+	reserve(c->guard, BUDGET_RECV_WRS, (int64_t)sign * c->verdict.submitted.max_recv_wr);
+	reserve_bytes(c->guard, c->device, sign * (int64_t)queue_bytes_total(&c->verdict.bytes));
+}
+
+static bool creation_begin(struct creation *c, const struct ibv_srq_attr *attr)
+{
+	struct guard *g = c->guard;
+	struct qp_caps requested = caps_of(attr->max_wr, attr->max_sge);
+	struct policy_subject subject;
+	struct policy_values values;
+	struct policy_usage usage;
+
+	c->requested_wr = attr->max_wr;
+	c->requested_sge = attr->max_sge;
+	device_learn(g, c->context);
+	guard_lock(g);
+	c->device = device_of(g, c->context);
+	c->caller = caller_index(g, c->address);
+	subject_of(g, c->device, 0, c->caller, &subject);
+	policy_resolve(g->policy, &subject, &values);
+	usage_of(g, c->device, &usage);
+	policy_judge_srq(&values, &usage, geometry_for(c->device), limits_of(c->device),
+			 attr->max_wr, attr->max_sge, &c->verdict);
+	note_verdict(g, c->device, CALL_CREATE_SRQ, c->caller, 0, &requested, &c->verdict);
+	if (!c->verdict.refused)
+		reserve_srq(c, 1);
+	guard_unlock(g);
+	return !c->verdict.refused;
+}
+
+static void creation_submit(struct creation *c, struct ibv_srq_attr *attr)
+{
+	if (c->verdict.clamped) {
+		attr->max_wr = c->verdict.submitted.max_recv_wr;
+		attr->max_sge = c->verdict.submitted.max_recv_sge;
+	}
+	errno = 0;
+	guard_nest(1);
+}
+
+static void creation_failed(struct creation *c, int error)
+{
+	struct qp_caps requested = caps_of(c->requested_wr, c->requested_sge);
+	struct failure_reason why;
+
+	guard_lock(c->guard);
+	reserve_srq(c, -1);
+	explain_srq(c->device, c->verdict.submitted.max_recv_wr, c->verdict.submitted.max_recv_sge,
+		    error, &why);
+	note_failure(c->guard, c->device, &why, c->caller, 0, &requested);
+	guard_unlock(c->guard);
+}
+
+static void make_hot(struct creation *c, struct srq_record *r, const struct ibv_srq *srq)
+{
+	struct hot_srq *h = hot_take(c->guard);
+
+	if (!h)
+		return;
+	h->record = r;
+	h->hooks = hooks_of(c->context);
+	h->max_wr = r->effective_wr;
+	h->max_sge = r->effective_sge;
+	__atomic_store_n(&h->srq, srq, __ATOMIC_RELEASE);
+	lookup_insert(&srqs, h);
+}
+
+static void charge_srq(struct guard *g, struct device *d, const struct srq_record *r, int sign)
+{
+	charge(g, BUDGET_SRQS, sign);
+	charge(g, BUDGET_RECV_WRS, (int64_t)sign * r->effective_wr);
+	charge_bytes(g, d, sign * (int64_t)(r->ring_bytes + r->bookkeeping_bytes));
+}
+
+static void fill_record(struct creation *c, struct srq_record *r, const struct ibv_srq_attr *attr,
+			const struct queue_bytes *bytes)
+{
+	struct group_key key;
+
+	r->id = ++c->guard->next_id[KIND_SRQ];
+	r->entry = c->entry;
+	r->basis = (uint8_t)bytes->basis;
+	r->device = c->device ? c->device->index : UINT16_MAX;
+	r->caller = c->caller;
+	r->requested_wr = c->requested_wr;
+	r->requested_sge = c->requested_sge;
+	r->submitted_wr = c->verdict.submitted.max_recv_wr;
+	r->submitted_sge = c->verdict.submitted.max_recv_sge;
+	r->effective_wr = attr->max_wr;
+	r->effective_sge = attr->max_sge;
+	r->created_at = now_ns();
+	r->ring_bytes = bytes->rq;
+	r->bookkeeping_bytes = bytes->bookkeeping;
+	memset(&key, 0, sizeof(key));
+	key.kind = KIND_SRQ;
+	key.basis = r->basis;
+	key.device = r->device;
+	key.caller = r->caller;
+	key.requested = caps_of(r->requested_wr, r->requested_sge);
+	key.effective = caps_of(attr->max_wr, attr->max_sge);
+	r->group = group_join(c->guard, &key, queue_bytes_total(bytes));
+}
+
+static void creation_done(struct creation *c, const struct ibv_srq *srq,
+			  const struct ibv_srq_attr *attr)
+{
+	struct guard *g = c->guard;
+	struct state_totals *t = &g->header->totals;
+	struct queue_bytes bytes;
+	struct srq_record *r;
+
+	geometry_srq_bytes(geometry_for(c->device), c->verdict.submitted.max_recv_wr,
+			   c->verdict.submitted.max_recv_sge, limits_of(c->device), &bytes);
+	guard_lock(g);
+	reserve_srq(c, -1);
+	count_created(&t->created_srqs, &t->live_srqs);
+	atomic_fetch_add_explicit(&g->header->entry_points[c->entry], 1, memory_order_relaxed);
+	r = record_begin(g, KIND_SRQ);
+	if (r) {
+		fill_record(c, r, attr, &bytes);
+		record_ready(r);
+		make_hot(c, r, srq);
+		charge_srq(g, c->device, r, 1);
+	}
+	guard_unlock(g);
+}
+
+/* After the real call, whose errno is still in place; `before` is the application's. On failure the
+ * provider may have edited the request (mlx5 does): it is left as the provider left it, unless we changed it. */
+static struct ibv_srq *creation_end(struct creation *c, struct ibv_srq *srq,
+				    struct ibv_srq_attr *attr, int before)
+{
+	int after = errno;
+
+	guard_nest(-1);
+	if (srq) {
+		creation_done(c, srq, attr);
+	} else {
+		if (c->verdict.clamped) {
+			attr->max_wr = c->requested_wr;
+			attr->max_sge = c->requested_sge;
+		}
+		creation_failed(c, after);
+	}
+	errno = srq || !after ? before : after;
+	return srq;
+}
+
+static struct real real_create = { "ibv_create_srq", "IBVERBS_1.1", NULL };
+
+/* man ibv_create_srq. */
+INTERPOSED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq *(*create)(struct ibv_pd *, struct ibv_srq_init_attr *) =
+		(struct ibv_srq * (*)(struct ibv_pd *, struct ibv_srq_init_attr *))
+			real_find(&real_create);
+	struct creation c = { .guard = guard_enter(),
+			      .address = CALLER(),
+			      .entry = ENTRY_CREATE_SRQ };
+	int before = errno;
+
+	if (!create) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	if (!c.guard || guard_nested())
+		return create(pd, attr);
+	c.context = pd->context;
+	if (!creation_begin(&c, &attr->attr)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	creation_submit(&c, &attr->attr);
+	return creation_end(&c, create(pd, attr), &attr->attr, before);
+}
+
+/* Takes the place of verbs_context.create_srq_ex: man ibv_create_srq_ex. */
+struct ibv_srq *guarded_create_srq_ex(struct ibv_context *context,
+				      struct ibv_srq_init_attr_ex *attr)
+{
+	const struct context_hooks *hooks = hooks_of(context);
+	struct creation c = { .guard = guard_enter(),
+			      .address = CALLER(),
+			      .entry = ENTRY_CREATE_SRQ_EX,
+			      .context = context };
+	int before = errno;
+
+	if (!hooks || !hooks->create_srq_ex) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!c.guard || guard_nested())
+		return hooks->create_srq_ex(context, attr);
+	if (!creation_begin(&c, &attr->attr)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	creation_submit(&c, &attr->attr);
+	return creation_end(&c, hooks->create_srq_ex(context, attr), &attr->attr, before);
+}
+
+static void resized(struct guard *g, const struct ibv_srq *srq, uint32_t max_wr)
+{
+	struct device *d = device_of(g, srq->context);
+	struct hot_srq *h = hot_srq_of(srq);
+	struct srq_record *r = h ? h->record : NULL;
+	struct queue_bytes bytes;
+	int64_t more;
+
+	if (!r)
+		return;
+	geometry_srq_bytes(geometry_for(d), max_wr, r->effective_sge, limits_of(d), &bytes);
+	more = (int64_t)(queue_bytes_total(&bytes) - r->ring_bytes - r->bookkeeping_bytes);
+	charge(g, BUDGET_RECV_WRS, (int64_t)max_wr - r->effective_wr);
+	charge_bytes(g, d, more);
+	group_resize(g, r->group, more);
+	h->max_wr = max_wr;
+	atomic_store_explicit(&r->effective_wr, max_wr, memory_order_relaxed);
+	atomic_store_explicit(&r->ring_bytes, bytes.rq, memory_order_relaxed);
+	atomic_store_explicit(&r->bookkeeping_bytes, bytes.bookkeeping, memory_order_relaxed);
+}
+
+static struct real real_modify = { "ibv_modify_srq", "IBVERBS_1.1", NULL };
+
+/* man ibv_modify_srq. */
+INTERPOSED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask)
+{
+	int (*modify)(struct ibv_srq *, struct ibv_srq_attr *, int) =
+		(int (*)(struct ibv_srq *, struct ibv_srq_attr *, int))real_find(&real_modify);
+	struct guard *g = guard_enter();
+	int rc;
+
+	if (!modify)
+		return ENOSYS;
+	rc = modify(srq, attr, attr_mask);
+	if (!g || guard_nested())
+		return rc;
+	if (rc) {
+		note_call_failure(g, srq->context, CALL_MODIFY_SRQ, CALLER(), rc);
+	} else if (attr_mask & IBV_SRQ_MAX_WR) {
+		guard_lock(g);
+		resized(g, srq, attr->max_wr);
+		guard_unlock(g);
+	}
+	return rc;
+}
+
+/* Requests that are still in the queue go with it. */
+static void discard_outstanding(struct srq_record *r)
+{
+	uint64_t outstanding = record_srq_outstanding(r);
+
+	atomic_fetch_add_explicit(&r->retired, outstanding, memory_order_relaxed);
+	atomic_fetch_add_explicit(&r->discarded, outstanding, memory_order_relaxed);
+}
+
+static struct real real_destroy = { "ibv_destroy_srq", "IBVERBS_1.1", NULL };
+
+/* man ibv_destroy_srq. Out of the table before the call, as in ibv_destroy_qp. */
+INTERPOSED int ibv_destroy_srq(struct ibv_srq *srq)
+{
+	int (*destroy)(struct ibv_srq *) = (int (*)(struct ibv_srq *))real_find(&real_destroy);
+	struct guard *g = guard_enter();
+	struct ibv_context *context;
+	struct hot_srq *h;
+	int rc;
+
+	if (!destroy)
+		return ENOSYS;
+	if (!g || guard_nested())
+		return destroy(srq);
+	context = srq->context;
+	guard_lock(g);
+	h = hot_srq_of(srq);
+	if (h)
+		lookup_remove(&srqs, h);
+	guard_unlock(g);
+	rc = destroy(srq);
+	if (!h)
+		return rc;
+	guard_lock(g);
+	if (rc) {
+		lookup_insert(&srqs, h);
+	} else {
+		discard_outstanding(h->record);
+		atomic_store_explicit(&h->record->ended_at, now_ns(), memory_order_relaxed);
+		group_leave_srq(g, h->record);
+		charge_srq(g, device_of(g, context), h->record, -1);
+		count_destroyed(&g->header->totals.destroyed_srqs, &g->header->totals.live_srqs);
+		record_end(g, KIND_SRQ, h->record);
+		hot_give(g, h);
+	}
+	guard_unlock(g);
+	if (rc)
+		note_call_failure(g, context, CALL_DESTROY_SRQ, CALLER(), rc);
+	return rc;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bounded look through the state folder at start: see sweep.h. Reads names by getdents64 and opens
+ * what looks like a state file of ours; what is removed is decided by retain.c. No allocation but one
+ * mapping, given back.
+ */
+#include "sweep.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "guard.h"
+#include "retain.h"
+#include "sys.h"
+
+#define MOST_FILES 4096u
+#define NAME_BYTES 64u
+
+/* <dirent.h> has no such struct; man getdents64. */
+struct entry {
+	uint64_t ino;
+	int64_t off;
+	uint16_t bytes;
+	uint8_t type;
+	char name[];
+};
+
+struct listing {
+	struct retain_item item[MOST_FILES];
+	char name[MOST_FILES][NAME_BYTES];
+	size_t count;
+	_Alignas(8) char buf[32768];
+};
+
+static bool is_state_name(const char *name)
+{
+	size_t len = strlen(name), suffix = strlen(STATE_FILE_SUFFIX);
+
+	return len < NAME_BYTES && len > suffix &&
+	       !strncmp(name, STATE_FILE_PREFIX, strlen(STATE_FILE_PREFIX)) &&
+	       !strcmp(name + len - suffix, STATE_FILE_SUFFIX);
+}
+
+/* A lock on the file is held by its process and by nothing else. */
+static bool is_locked(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return syscall(SYS_fcntl, fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+}
+
+static void add(struct listing *l, int dir, const char *name, uint32_t uid)
+{
+	struct retain_item *item = &l->item[l->count];
+	struct statx st;
+	int fd = sys_openat(dir, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	if (sys_stat_fd(fd, &st) && S_ISREG(st.stx_mode) && st.stx_uid == uid) {
+		memcpy(l->name[l->count], name, strlen(name) + 1);
+		item->name = l->name[l->count];
+		item->ended_ns = (uint64_t)st.stx_mtime.tv_sec * 1000000000 + st.stx_mtime.tv_nsec;
+		item->bytes = st.stx_blocks * 512;
+		item->live = is_locked(fd);
+		item->remove = false;
+		l->count++;
+	}
+	sys_close(fd);
+}
+
+static void list(struct listing *l, int dir, uint32_t uid)
+{
+	long n;
+
+	while (l->count < MOST_FILES &&
+	       (n = syscall(SYS_getdents64, dir, l->buf, sizeof(l->buf))) > 0)
+		for (long at = 0; at < n && l->count < MOST_FILES;) {
+			const struct entry *e = (const struct entry *)(l->buf + at);
+
+			if (is_state_name(e->name))
+				add(l, dir, e->name, uid);
+			at += e->bytes;
+		}
+}
+
+void sweep_folder(int dir, const struct policy_values *v, uint32_t uid)
+{
+	struct retain_limits limits = retain_limits_of(v);
+	int fd = sys_openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	struct listing *l;
+
+	if (fd < 0)
+		return;
+	l = mmap(NULL, sizeof(*l), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (l != MAP_FAILED) {
+		list(l, fd, uid);
+		if (retain_choose(l->item, l->count, &limits, now_ns()))
+			for (size_t i = 0; i < l->count; i++)
+				if (l->item[i].remove)
+					unlinkat(dir, l->item[i].name, 0);
+		munmap(l, sizeof(*l));
+	}
+	sys_close(fd);
+}
