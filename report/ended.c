@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENDED_SUFFIX ".ended"
-#define ENDED_BYTES  96
+#define ENDED_BYTES 96
 
 bool ended_file_name(const char *state_name, char *out, size_t size)
 {
@@ -23,8 +22,8 @@ bool ended_file_name(const char *state_name, char *out, size_t size)
 
 	if (len <= suffix || strcmp(state_name + len - suffix, STATE_FILE_SUFFIX) != 0)
 		return false;
-	return (size_t)snprintf(out, size, "%.*s" ENDED_SUFFIX, (int)(len - suffix), state_name) <
-	       size;
+	return (size_t)snprintf(out, size, "%.*s" ENDED_FILE_SUFFIX, (int)(len - suffix),
+				state_name) < size;
 }
 
 void ended_read(int dirfd, const char *state_name, uint32_t owner, struct ended *out)
@@ -60,10 +59,12 @@ void ended_read(int dirfd, const char *state_name, uint32_t owner, struct ended 
 bool ended_write(int dirfd, const char *state_name, const struct ended *e)
 {
 	char name[256], fresh[300], text[ENDED_BYTES];
+	struct stat st;
 	bool written;
 	int fd, len;
 
-	if (!ended_file_name(state_name, name, sizeof(name)))
+	if (!ended_file_name(state_name, name, sizeof(name)) ||
+	    fstatat(dirfd, state_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 		return false;
 	snprintf(fresh, sizeof(fresh), "%s.%d", name, (int)getpid());
 	len = snprintf(text, sizeof(text), "%s %d at %" PRIu64 "\n", e->signal ? "signal" : "exit",
@@ -71,6 +72,8 @@ bool ended_write(int dirfd, const char *state_name, const struct ended *e)
 	fd = openat(dirfd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return false;
+	if (fchown(fd, (uid_t)-1, st.st_gid) == 0)
+		fchmod(fd, st.st_mode & 0640);
 	written = write(fd, text, (size_t)len) == len;
 	written = close(fd) == 0 && written;
 	if (!written || renameat(dirfd, fresh, dirfd, name) != 0) {

@@ -286,8 +286,7 @@ bool statefile_refresh(struct statefile *f)
 
 /* Liveness. */
 
-/* Field 22 of /proc/PID/stat, or 0: no such process, or only its exit status is left. */
-static uint64_t start_ticks_of(uint32_t pid)
+uint64_t start_ticks_of(uint32_t pid, bool living)
 {
 	char path[64], text[1024], *p;
 	uint64_t ticks = 0;
@@ -304,7 +303,7 @@ static uint64_t start_ticks_of(uint32_t pid)
 		return 0;
 	text[n] = '\0';
 	p = strrchr(text, ')'); /* the name before it may hold anything */
-	if (p && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0))
+	if (p && living && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0))
 		return 0;
 	for (int field = 2; p && field < 22; field++)
 		p = strchr(p + 1, ' ');
@@ -313,19 +312,25 @@ static uint64_t start_ticks_of(uint32_t pid)
 	return ticks;
 }
 
+bool statefile_locked(int fd)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 bool statefile_same_process(const struct state_header *h)
 {
 	struct stat ns;
 
 	return h->pid && h->start_ticks && stat("/proc/self/ns/pid", &ns) == 0 &&
-	       (uint64_t)ns.st_ino == h->pid_namespace && start_ticks_of(h->pid) == h->start_ticks;
+	       (uint64_t)ns.st_ino == h->pid_namespace &&
+	       start_ticks_of(h->pid, true) == h->start_ticks;
 }
 
 enum process_state statefile_liveness(int fd, const struct state_header *h)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-
-	if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
+	if (statefile_locked(fd))
 		return PROCESS_RUNNING;
 	if (h->ending == ENDING_EXIT)
 		return PROCESS_EXITED;

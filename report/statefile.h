@@ -19,6 +19,9 @@
 /* Records of a kind that one block may claim to be large. */
 #define STATEFILE_MAX_RECORD_BYTES 4096u
 #define STATEFILE_WHY_BYTES	   256
+/* Files of ours beside the state files. */
+#define ENDED_FILE_SUFFIX ".ended"
+#define TEMPORARY_PREFIX  "." STATE_FILE_PREFIX
 
 enum process_state { PROCESS_RUNNING, PROCESS_EXITED, PROCESS_DIED, PROCESS_UNKNOWN };
 extern const char *const process_state_names[]; /* "running", ... */
@@ -69,6 +72,12 @@ bool statefile_each(struct statefile *f, enum state_kind kind, statefile_record 
  * (PROCESS_UNKNOWN). */
 enum process_state statefile_liveness(int fd, const struct state_header *h);
 
+/* Field 22 of /proc/PID/stat; 0: no such process, or with `living` one that only awaits its parent. */
+uint64_t start_ticks_of(uint32_t pid, bool living);
+
+/* Whether a process holds the lock on an open state file. */
+bool statefile_locked(int fd);
+
 /* Whether /proc/PID of this process is the one that made the file. */
 bool statefile_same_process(const struct state_header *h);
 
@@ -76,6 +85,7 @@ bool statefile_same_process(const struct state_header *h);
 bool ended_file_name(const char *state_name, char *out, size_t size);
 /* Believes only what `owner` or root wrote. */
 void ended_read(int dirfd, const char *state_name, uint32_t owner, struct ended *out);
+/* With the mode and group of the state file. */
 bool ended_write(int dirfd, const char *state_name, const struct ended *e);
 
 /* Whether a name looks like that of a state file. */

@@ -57,6 +57,8 @@ int policy_file_load(const char *command, const char *name, struct policy *p,
 		     unsigned int *complaints);
 /* Adds what the environment's QPGUARD_ variables say. */
 void policy_environment_load(const char *command, struct policy *p, unsigned int *complaints);
+/* QPGUARD_BUDGET_QPS for BUDGET_QPS. */
+void policy_variable_name(unsigned int key, char *out, size_t size);
 /* For policy_parse and policy_variable: prints and counts. `arg` is the command's name. */
 void policy_complaint_print(void *arg, const struct policy_complaint *c);
 
