@@ -38,13 +38,17 @@ bool span_is_nocase(struct span s, const char *word)
 
 struct text text_begin(char *out, size_t size)
 {
+	if (size)
+		out[0] = '\0';
 	return (struct text){ .at = out, .size = size };
 }
 
 void text_char(struct text *t, char c)
 {
-	if (t->len + 1 < t->size)
+	if (t->len + 1 < t->size) {
 		t->at[t->len] = c;
+		t->at[t->len + 1] = '\0';
+	}
 	t->len++;
 }
 
@@ -83,9 +87,13 @@ void text_quoted(struct text *t, struct span s)
 	text_put(t, s.len > QUOTED_MOST ? "...'" : "'");
 }
 
-size_t text_end(struct text *t)
+void text_name(struct text *t, const char *s)
 {
-	if (t->size)
-		t->at[t->len < t->size ? t->len : t->size - 1] = '\0';
+	for (; *s; s++)
+		text_char(t, (unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s);
+}
+
+size_t text_end(const struct text *t)
+{
 	return t->len;
 }

@@ -41,7 +41,8 @@ static inline char upper(char c)
 	return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* Where text goes. text_end() terminates it and returns the length that was needed. */
+/* Where text goes: terminated at any time, cut where it does not fit. text_end() returns the length that
+ * was needed. */
 struct text {
 	char *at;
 	size_t size, len;
@@ -54,6 +55,8 @@ void text_span(struct text *t, struct span s);
 void text_number(struct text *t, uint64_t n);
 /* In single quotes, control characters as '?', cut after 60 bytes: safe to log. */
 void text_quoted(struct text *t, struct span s);
-size_t text_end(struct text *t);
+/* Control characters as '?': a program's or a device's name may hold them. */
+void text_name(struct text *t, const char *s);
+size_t text_end(const struct text *t);
 
 #endif

@@ -8,7 +8,7 @@
 #include "file.h"
 #include "guard.h"
 #include "log.h"
-#include "text.h"
+#include "../policy/text.h"
 
 void subject_of(struct guard *g, const struct device *d, unsigned int qp_type, uint16_t caller,
 		struct policy_subject *out)
@@ -100,28 +100,28 @@ static void say_clamped(struct guard *g, const struct device *d, enum guarded_ca
 			const struct policy_verdict *v)
 {
 	char line[220];
-	struct text t = text_on(line, sizeof(line));
+	struct text t = text_begin(line, sizeof(line));
 
-	text_add(&t, guarded_call_name(call));
-	text_add(&t, " on ");
+	text_put(&t, guarded_call_name(call));
+	text_put(&t, " on ");
 	text_name(&t, d ? d->record->name : "?");
-	text_add(&t, ": request lowered by [");
-	text_add(&t, policy_keys[v->clamped_by].section);
-	text_add(&t, "] ");
-	text_add(&t, policy_keys[v->clamped_by].name);
+	text_put(&t, ": request lowered by [");
+	text_put(&t, policy_keys[v->clamped_by].section);
+	text_put(&t, "] ");
+	text_put(&t, policy_keys[v->clamped_by].name);
 	if (call == CALL_CREATE_CQ) {
-		text_add(&t, " to cqe ");
+		text_put(&t, " to cqe ");
 		text_number(&t, v->submitted_cqe);
 	} else {
-		text_add(&t, " to max_send_wr ");
+		text_put(&t, " to max_send_wr ");
 		text_number(&t, v->submitted.max_send_wr);
-		text_add(&t, " max_recv_wr ");
+		text_put(&t, " max_recv_wr ");
 		text_number(&t, v->submitted.max_recv_wr);
-		text_add(&t, " max_send_sge ");
+		text_put(&t, " max_send_sge ");
 		text_number(&t, v->submitted.max_send_sge);
-		text_add(&t, " max_recv_sge ");
+		text_put(&t, " max_recv_sge ");
 		text_number(&t, v->submitted.max_recv_sge);
-		text_add(&t, " max_inline_data ");
+		text_put(&t, " max_inline_data ");
 		text_number(&t, v->submitted.max_inline_data);
 	}
 	log_line(g, LOG_WARN, line);
@@ -131,16 +131,16 @@ static void say_observed(struct guard *g, const struct device *d, enum guarded_c
 			 enum policy_key limit)
 {
 	char line[200];
-	struct text t = text_on(line, sizeof(line));
+	struct text t = text_begin(line, sizeof(line));
 
-	text_add(&t, guarded_call_name(call));
-	text_add(&t, " on ");
+	text_put(&t, guarded_call_name(call));
+	text_put(&t, " on ");
 	text_name(&t, d ? d->record->name : "?");
-	text_add(&t, " is over budget ");
-	text_add(&t, policy_keys[limit].name);
-	text_add(&t, " (limit ");
+	text_put(&t, " is over budget ");
+	text_put(&t, policy_keys[limit].name);
+	text_put(&t, " (limit ");
 	text_number(&t, g->header->budget[limit].limit);
-	text_add(&t, "): observed, not refused");
+	text_put(&t, "): observed, not refused");
 	log_line(g, LOG_WARN, line);
 }
 

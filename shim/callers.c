@@ -12,7 +12,7 @@
 #include "guard.h"
 #include "real.h"
 #include "sys.h"
-#include "text.h"
+#include "../policy/text.h"
 
 /* struct dl_find_object of <dlfcn.h>, with room for what an architecture adds. */
 struct found_object {
@@ -45,8 +45,8 @@ static bool module_by_loader(const void *address, char *buf, size_t size, uintpt
 		buf[n > 0 ? n : 0] = '\0';
 		return n > 0;
 	}
-	t = text_on(buf, size);
-	text_add(&t, found.link_map->l_name);
+	t = text_begin(buf, size);
+	text_put(&t, found.link_map->l_name);
 	return true;
 }
 
@@ -106,9 +106,9 @@ static bool module_by_map(const void *address, char *buf, size_t size, uintptr_t
 
 			*end = '\0';
 			if (line_holds(line, (uintptr_t)address, &start, &offset, &path)) {
-				struct text t = text_on(buf, size);
+				struct text t = text_begin(buf, size);
 
-				text_add(&t, path);
+				text_put(&t, path);
 				if (base)
 					*base = start - offset;
 				found = true;
@@ -151,8 +151,8 @@ static uint32_t module_index(struct guard *g, const char *path, uintptr_t base)
 	if (!m)
 		return STATE_NONE;
 	m->base = base;
-	t = text_on(m->path, sizeof(m->path));
-	text_add(&t, path);
+	t = text_begin(m->path, sizeof(m->path));
+	text_put(&t, path);
 	atomic_store_explicit(&m->state, RECORD_LIVE, memory_order_release);
 	return index;
 }

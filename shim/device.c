@@ -10,7 +10,7 @@
 #include "file.h"
 #include "guard.h"
 #include "real.h"
-#include "text.h"
+#include "../policy/text.h"
 
 #define HOOKS_IN_CHUNK 64
 
@@ -63,7 +63,7 @@ static void driver_name(const struct context_hooks *h, char *out, size_t size)
 {
 	char path[512];
 	const char *base = path;
-	struct text t = text_on(out, size);
+	struct text t = text_begin(out, size);
 
 	if (!module_of_address((const void *)h->real.poll_cq, path, sizeof(path), NULL))
 		return;
@@ -88,10 +88,10 @@ static struct device *device_add(struct guard *g, const struct context_hooks *h,
 	r = file_add(g, KIND_DEVICE, STATE_MAX_DEVICES, &index);
 	if (!r)
 		return NULL;
-	t = text_on(r->name, sizeof(r->name));
-	text_add(&t, name);
-	t = text_on(r->driver, sizeof(r->driver));
-	text_add(&t, h->driver);
+	t = text_begin(r->name, sizeof(r->name));
+	text_put(&t, name);
+	t = text_begin(r->driver, sizeof(r->driver));
+	text_put(&t, h->driver);
 	atomic_store_explicit(&r->state, RECORD_LIVE, memory_order_release);
 	d->record = r;
 	d->index = (uint16_t)index;
@@ -157,8 +157,8 @@ void device_learn(struct guard *g, struct ibv_context *context)
 			.max_srq_sge = (uint32_t)a.max_srq_sge,
 		};
 		a.fw_ver[sizeof(a.fw_ver) - 1] = '\0';
-		t = text_on(r->firmware, sizeof(r->firmware));
-		text_add(&t, a.fw_ver);
+		t = text_begin(r->firmware, sizeof(r->firmware));
+		text_put(&t, a.fw_ver);
 		atomic_store_explicit(&r->known, 1, memory_order_release);
 	}
 	guard_unlock(g);

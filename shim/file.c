@@ -21,7 +21,7 @@
 #include "memory.h"
 #include "sweep.h"
 #include "sys.h"
-#include "text.h"
+#include "../policy/text.h"
 
 #ifndef RAMFS_MAGIC
 #define RAMFS_MAGIC 0x858458f6
@@ -139,10 +139,10 @@ static void say_incomplete(struct guard *g, struct state_file *f, const char *wh
 
 	if (atomic_exchange_explicit(&f->header->incomplete, 1, memory_order_relaxed))
 		return;
-	t = text_on(line, sizeof(line));
-	text_add(&t, "state file cannot grow (");
-	text_add(&t, what);
-	text_add(&t, "): later objects are guarded but not in the report");
+	t = text_begin(line, sizeof(line));
+	text_put(&t, "state file cannot grow (");
+	text_put(&t, what);
+	text_put(&t, "): later objects are guarded but not in the report");
 	log_line(g, LOG_WARN, line);
 }
 
@@ -232,7 +232,7 @@ void *file_add(struct guard *g, enum state_kind kind, uint32_t most, uint32_t *i
 
 static void expand(char *out, size_t size, const char *pattern, uint32_t uid)
 {
-	struct text t = text_on(out, size);
+	struct text t = text_begin(out, size);
 	struct utsname host;
 
 	for (; *pattern; pattern++) {
@@ -244,7 +244,7 @@ static void expand(char *out, size_t size, const char *pattern, uint32_t uid)
 		if (*pattern == 'u')
 			text_number(&t, uid);
 		else if (*pattern == 'h' && !uname(&host))
-			text_add(&t, host.nodename);
+			text_put(&t, host.nodename);
 		else if (*pattern == '%')
 			text_char(&t, '%');
 		if (!*pattern)
@@ -334,7 +334,7 @@ static uint32_t group_number(const char *name)
 
 static void name_of(struct text *t, const struct state_header *h, unsigned int n)
 {
-	text_add(t, STATE_FILE_PREFIX);
+	text_put(t, STATE_FILE_PREFIX);
 	text_number(t, h->pid_namespace);
 	text_char(t, '-');
 	text_number(t, h->pid);
@@ -360,15 +360,15 @@ static bool give_name(struct state_file *f, int dir, const char *folder, const c
 	char name[128];
 
 	for (unsigned int n = 0; n < 1000; n++) {
-		struct text t = text_on(name, sizeof(name));
+		struct text t = text_begin(name, sizeof(name));
 
 		name_of(&t, h, n);
-		text_add(&t, STATE_FILE_SUFFIX);
+		text_put(&t, STATE_FILE_SUFFIX);
 		if (!linkat(dir, temporary, dir, name, 0)) {
-			t = text_on(f->path, sizeof(f->path));
-			text_add(&t, folder);
+			t = text_begin(f->path, sizeof(f->path));
+			text_put(&t, folder);
 			text_char(&t, '/');
-			text_add(&t, name);
+			text_put(&t, name);
 			return true;
 		}
 		if (errno != EEXIST)
@@ -382,7 +382,7 @@ static const char *make_file(struct state_file *f, int dir, const char *folder,
 			     const struct state_header *filled)
 {
 	char temporary[128];
-	struct text t = text_on(temporary, sizeof(temporary));
+	struct text t = text_begin(temporary, sizeof(temporary));
 	struct state_header *h = MAP_FAILED;
 	const char *fault = NULL;
 	struct statx st;
@@ -427,12 +427,12 @@ static const char *make_file(struct state_file *f, int dir, const char *folder,
 
 static void say_why(char *why, size_t size, const char *folder, const char *fault)
 {
-	struct text t = text_on(why, size);
+	struct text t = text_begin(why, size);
 
-	text_add(&t, "no state file in ");
+	text_put(&t, "no state file in ");
 	text_name(&t, folder);
-	text_add(&t, ": ");
-	text_add(&t, fault);
+	text_put(&t, ": ");
+	text_put(&t, fault);
 }
 
 struct state_file *file_begin(const struct policy_values *v, uint32_t uid,
@@ -470,8 +470,8 @@ struct state_file *file_begin(const struct policy_values *v, uint32_t uid,
 		struct text t;
 
 		f->backing = AT_EXIT;
-		t = text_on(f->path, sizeof(f->path));
-		text_add(&t, folder);
+		t = text_begin(f->path, sizeof(f->path));
+		text_put(&t, folder);
 		say_why(why, why_size, folder,
 			"it is not on tmpfs; written once at exit, a kill loses it");
 	} else {
@@ -520,7 +520,7 @@ static void write_whole(struct state_file *f)
 {
 	struct state_file named = *f;
 	char temporary[128];
-	struct text t = text_on(temporary, sizeof(temporary));
+	struct text t = text_begin(temporary, sizeof(temporary));
 	uint64_t offset = 0, bytes = size_of_all(f);
 	int fd, dir;
 	bool done;

@@ -16,7 +16,7 @@
 #include "file.h"
 #include "guard.h"
 #include "sys.h"
-#include "text.h"
+#include "../policy/text.h"
 
 /* At most BURST lines at once and one more each SECONDS_PER_LINE. */
 #define BURST		 20
@@ -76,7 +76,7 @@ static void write_without_sigpipe(int fd, const char *line, size_t len)
 static int open_log_file(const char *pattern)
 {
 	char path[512];
-	struct text t = text_on(path, sizeof(path));
+	struct text t = text_begin(path, sizeof(path));
 	struct utsname host;
 
 	for (; *pattern; pattern++) {
@@ -88,7 +88,7 @@ static int open_log_file(const char *pattern)
 		if (*pattern == 'p')
 			text_number(&t, (uint64_t)getpid());
 		else if (*pattern == 'h' && !uname(&host))
-			text_add(&t, host.nodename);
+			text_put(&t, host.nodename);
 		else
 			text_char(&t, *pattern);
 	}
@@ -100,23 +100,25 @@ static int open_log_file(const char *pattern)
 static void print(const struct guard *g, const char *line)
 {
 	char out[LINE_BYTES];
-	struct text t = text_on(out, sizeof(out) - 1);
+	struct text t = text_begin(out, sizeof(out) - 1);
+	size_t len;
 	const char *file = g->standard.text[LOG_FILE];
 	int fd;
 
-	text_add(&t, "qpguard[");
+	text_put(&t, "qpguard[");
 	text_number(&t, g->header->pid);
-	text_add(&t, "]: ");
+	text_put(&t, "]: ");
 	text_name(&t, line);
-	out[t.len++] = '\n';
+	len = strlen(out);
+	out[len++] = '\n';
 	if (file && *file) {
 		fd = open_log_file(file);
 		if (fd < 0)
 			return;
-		write_without_sigpipe(fd, out, t.len);
+		write_without_sigpipe(fd, out, len);
 		sys_close(fd);
 	} else if (stderr_is_unchanged()) {
-		write_without_sigpipe(2, out, t.len);
+		write_without_sigpipe(2, out, len);
 	}
 }
 
@@ -144,8 +146,8 @@ static bool keep_event(struct guard *g, enum log_level level, const char *line)
 		return true;
 	g->events_kept++;
 	atomic_fetch_add_explicit(&e->seq, 1, memory_order_acq_rel);
-	t = text_on(e->text, sizeof(e->text));
-	text_add(&t, line);
+	t = text_begin(e->text, sizeof(e->text));
+	text_put(&t, line);
 	e->level = (uint8_t)level;
 	atomic_store_explicit(&e->count, 1, memory_order_relaxed);
 	atomic_store_explicit(&e->first_at, now, memory_order_relaxed);
@@ -182,9 +184,9 @@ void log_line(struct guard *g, enum log_level level, const char *line)
 
 	if (keep_event(g, level, line) && level <= g->standard.num[LOG_LEVEL] && rate_allows(g)) {
 		if (g->log_held_back) {
-			t = text_on(more, sizeof(more));
+			t = text_begin(more, sizeof(more));
 			text_number(&t, g->log_held_back);
-			text_add(&t, " lines were held back; the report has the latest");
+			text_put(&t, " lines were held back; the report has the latest");
 			g->log_held_back = 0;
 			print(g, more);
 		}

@@ -17,7 +17,7 @@
 #include "log.h"
 #include "memory.h"
 #include "sys.h"
-#include "text.h"
+#include "../policy/text.h"
 
 #define POLICY_FILE_BYTES (1u << 20)
 #define COMPLAINTS	  16
@@ -82,14 +82,14 @@ static void keep_complaint(void *arg, const struct policy_complaint *c)
 
 	if (b->complaints++ >= COMPLAINTS)
 		return;
-	t = text_on(b->complaint[b->complaints - 1], sizeof(b->complaint[0]));
+	t = text_begin(b->complaint[b->complaints - 1], sizeof(b->complaint[0]));
 	text_name(&t, c->file);
 	if (c->line) {
 		text_char(&t, ':');
 		text_number(&t, c->line);
 	}
-	text_add(&t, ": ");
-	text_add(&t, c->text);
+	text_put(&t, ": ");
+	text_put(&t, c->text);
 }
 
 static void complain(struct beginning *b, const char *where, const char *what)
@@ -119,8 +119,8 @@ static void read_policy_file(struct beginning *b)
 	}
 	if (len == POLICY_FILE_BYTES)
 		complain(b, path, "the policy file is longer than 1 MiB: the rest is not read");
-	t = text_on(b->policy_file, sizeof(b->policy_file));
-	text_add(&t, path);
+	t = text_begin(b->policy_file, sizeof(b->policy_file));
+	text_put(&t, path);
 	policy_parse(b->policy, path, text, (size_t)len, keep_complaint, b);
 }
 
@@ -178,15 +178,15 @@ static uint64_t number_or_max(const char *s)
 static uint64_t cgroup_memory_max(char *scratch, size_t size)
 {
 	char path[512];
-	struct text t = text_on(path, sizeof(path));
+	struct text t = text_begin(path, sizeof(path));
 	char *line;
 
 	if (sys_slurp("/proc/self/cgroup", scratch, size) < 0 || !(line = strstr(scratch, "0::/")))
 		return UINT64_MAX;
 	line[strcspn(line, "\n")] = '\0';
-	text_add(&t, "/sys/fs/cgroup");
-	text_add(&t, line + 3);
-	text_add(&t, "/memory.max");
+	text_put(&t, "/sys/fs/cgroup");
+	text_put(&t, line + 3);
+	text_put(&t, "/memory.max");
 	if (sys_slurp(path, scratch, size) < 0)
 		return UINT64_MAX;
 	return number_or_max(scratch);
@@ -200,14 +200,14 @@ static void add_label(struct text *t, const char *label, const char *variable)
 		return;
 	if (t->len)
 		text_char(t, ',');
-	text_add(t, label);
+	text_put(t, label);
 	text_char(t, '=');
 	text_name(t, value);
 }
 
 static void fill_labels(struct state_header *h)
 {
-	struct text t = text_on(h->labels, sizeof(h->labels));
+	struct text t = text_begin(h->labels, sizeof(h->labels));
 	const char *chosen = secure_getenv("QPGUARD_LABELS");
 
 	if (chosen) {
