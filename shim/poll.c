@@ -4,47 +4,15 @@
  * of. The same rules and the same owner scheme as post.c, by CQ: the first thread that polls a CQ counts
  * plainly.
  */
-#include <errno.h>
-
-#include "counts.h"
-#include "guard.h"
-
-#define LOAD(word)	   atomic_load_explicit(&(word), memory_order_relaxed)
-#define STORE(word, value) atomic_store_explicit(&(word), (value), memory_order_relaxed)
-#define ADD(word, value)   atomic_fetch_add_explicit(&(word), (value), memory_order_relaxed)
-#define ALWAYS_INLINE	   inline __attribute__((always_inline))
-#define OUT_OF_LINE	   __attribute__((noinline, cold))
-
-static void raise32(_Atomic uint32_t *to, uint32_t value)
-{
-	uint32_t now = LOAD(*to);
-
-	while (value > now && !atomic_compare_exchange_weak(to, &now, value))
-		;
-}
-
-static void raise64(_Atomic uint64_t *to, uint64_t value)
-{
-	uint64_t now = LOAD(*to);
-
-	while (value > now && !atomic_compare_exchange_weak(to, &now, value))
-		;
-}
+#include "outstanding.h"
 
 /* --- completions of sends --- */
-
-static uint64_t retired_of(const struct qp_record *r)
-{
-	uint64_t a = LOAD(r->poll_send_retired), b = LOAD(r->other_send_retired);
-
-	return a > b ? a : b;
-}
 
 /* `position` after the request that completed, mod 2^16: moves "retired" up to it, never back, never past
  * what was posted. A stale slot of the ring, left by posts that overlapped, is ignored. */
 static ALWAYS_INLINE void retire_up_to(struct qp_record *r, uint16_t position, bool owner)
 {
-	uint64_t retired = retired_of(r);
+	uint64_t retired = sends_retired(r, true);
 	uint64_t posted = LOAD(r->post_send_posted) + LOAD(r->other_send_posted);
 	uint16_t more = (uint16_t)(position - (uint16_t)retired);
 
@@ -87,8 +55,8 @@ static void send_failed(struct hot_qp *h)
 		ADD(r->other_send_completions, 1);
 		return;
 	}
-	next = retired_of(r) + 1;
-	if (__atomic_load_n(&h->ring[turn & h->ring_mask], __ATOMIC_RELAXED) == (uint16_t)next)
+	next = sends_retired(r, true) + 1;
+	if (ring_get(h, (uint32_t)turn) == (uint16_t)next)
 		ADD(r->other_send_completions, 1);
 	raise64(&r->other_send_retired, next);
 }
@@ -212,13 +180,6 @@ static OUT_OF_LINE void polled_by_other(struct hot_cq *q, struct ibv_wc *wc, int
 	note_backlog(q, asked, got, false);
 }
 
-static OUT_OF_LINE bool become_owner(struct hot_cq *q)
-{
-	void *self = __builtin_thread_pointer(), *nobody = NULL;
-
-	return atomic_compare_exchange_strong(&q->poll_owner, &nobody, self) || nobody == self;
-}
-
 /* Some got completions. A libibverbs without a poll function returns EOPNOTSUPP, 95: more than was asked. */
 static __attribute__((noinline)) int polled(struct hot_cq *q, int asked, struct ibv_wc *wc, int got)
 {
@@ -226,7 +187,8 @@ static __attribute__((noinline)) int polled(struct hot_cq *q, int asked, struct 
 
 	if (unlikely(got > asked))
 		return got;
-	if (unlikely(LOAD(q->poll_owner) != __builtin_thread_pointer()) && !become_owner(q)) {
+	if (unlikely(LOAD(q->poll_owner) != __builtin_thread_pointer()) &&
+	    !become_owner(&q->poll_owner)) {
 		polled_by_other(q, wc, asked, got);
 		return got;
 	}

@@ -8,16 +8,8 @@
  * function below takes `owner`, a constant where it is inlined.
  */
 #include <errno.h>
-#include <limits.h>
 
-#include "counts.h"
-#include "guard.h"
-
-#define LOAD(word)	   atomic_load_explicit(&(word), memory_order_relaxed)
-#define STORE(word, value) atomic_store_explicit(&(word), (value), memory_order_relaxed)
-#define ADD(word, value)   atomic_fetch_add_explicit(&(word), (value), memory_order_relaxed)
-#define ALWAYS_INLINE	   inline __attribute__((always_inline))
-#define OUT_OF_LINE	   __attribute__((noinline, cold))
+#include "outstanding.h"
 
 /* What *bad_wr is before the real call, to tell whether the provider wrote it. */
 static char not_written;
@@ -34,19 +26,6 @@ struct summary {
 struct before {
 	uint32_t peak, peak_sge, peak_inline, unsignaled, last_signaled, seen;
 };
-
-/* Whether this thread owns the queue; the first to ask becomes the owner. */
-static ALWAYS_INLINE bool owns(_Atomic(void *) *owner)
-{
-	return likely(LOAD(*owner) == __builtin_thread_pointer());
-}
-
-static OUT_OF_LINE bool become_owner(_Atomic(void *) *owner)
-{
-	void *self = __builtin_thread_pointer(), *nobody = NULL;
-
-	return atomic_compare_exchange_strong(owner, &nobody, self) || nobody == self;
-}
 
 static OUT_OF_LINE uint32_t inline_bytes(const struct ibv_send_wr *wr)
 {
@@ -88,38 +67,13 @@ static ALWAYS_INLINE struct summary summarize_sends(const struct ibv_send_wr *wr
 
 /* --- unsignaled requests --- */
 
-/*
- * The first unsignaled request of a queue: from now on the ring tells which completion retires how many. What
- * is outstanding now was all signaled, so each of it retires one. The ring is filled before `mixed` is seen.
- */
-static OUT_OF_LINE void become_mixed(struct hot_qp *h)
-{
-	struct qp_record *r = h->record;
-	uint64_t completed = LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
-	uint64_t posted = LOAD(r->post_send_posted) + LOAD(r->other_send_posted);
-	uint64_t retired = LOAD(r->other_send_retired);
-
-	if (posted - completed > h->ring_mask)
-		completed = posted - h->ring_mask;
-	for (uint64_t n = completed; n != posted; n++)
-		__atomic_store_n(&h->ring[n & h->ring_mask], (uint16_t)(n + 1), __ATOMIC_RELAXED);
-	while (retired < completed &&
-	       !atomic_compare_exchange_weak(&r->other_send_retired, &retired, completed))
-		;
-	STORE(r->post_last_signaled, (uint32_t)LOAD(r->post_send_posted));
-	STORE(r->other_last_signaled, (uint32_t)LOAD(r->other_send_posted));
-	atomic_store_explicit(&r->mixed, 1, memory_order_release);
-	atomic_store_explicit(&h->mixed, 1, memory_order_release);
-}
-
 /* Writes the position after each signaled request of the list at its turn in the ring. `posted` and
  * `unsignaled` are those before the list. Returns how many unsignaled ones the list has, and in *last how
  * many requests of it go up to its last signaled one. */
 static ALWAYS_INLINE uint32_t place_signaled(const struct hot_qp *h, const struct ibv_send_wr *wr,
 					     uint64_t posted, uint32_t unsignaled, uint64_t *last)
 {
-	uint16_t *ring = h->ring;
-	uint32_t mask = h->ring_mask, skipped = 0;
+	uint32_t skipped = 0;
 	uint64_t n = 0;
 
 	*last = 0;
@@ -128,22 +82,13 @@ static ALWAYS_INLINE uint32_t place_signaled(const struct hot_qp *h, const struc
 		if (wr->send_flags & IBV_SEND_SIGNALED) {
 			uint32_t turn = (uint32_t)(posted + n - 1) - unsignaled - skipped;
 
-			__atomic_store_n(&ring[turn & mask], (uint16_t)(posted + n),
-					 __ATOMIC_RELAXED);
+			ring_put(h, turn, posted + n);
 			*last = n;
 		} else {
 			skipped++;
 		}
 	}
 	return skipped;
-}
-
-static void raise32(_Atomic uint32_t *to, uint32_t value)
-{
-	uint32_t now = LOAD(*to);
-
-	while ((int32_t)(value - now) > 0 && !atomic_compare_exchange_weak(to, &now, value))
-		;
 }
 
 static ALWAYS_INLINE void record_signals(struct hot_qp *h, const struct ibv_send_wr *wr, bool owner,
@@ -163,67 +108,13 @@ static ALWAYS_INLINE void record_signals(struct hot_qp *h, const struct ibv_send
 	} else {
 		ADD(r->other_unsignaled, skipped);
 		if (last) {
-			raise32(&r->other_last_signaled, (uint32_t)(mine + last));
-			raise32(&r->other_seen_post, (uint32_t)theirs);
+			raise_mark(&r->other_last_signaled, (uint32_t)(mine + last));
+			raise_mark(&r->other_seen_post, (uint32_t)theirs);
 		}
 	}
 }
 
 /* --- refusals --- */
-
-static bool may_post_sends(uint8_t state)
-{
-	return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
-	       state == IBV_QPS_ERR || state > IBV_QPS_UNKNOWN;
-}
-
-/* The providers' codes for a full queue differ in sign; some know no code but -1. */
-static bool means_full(int rc)
-{
-	return rc == ENOMEM || rc == -ENOMEM || rc == ENOSPC || rc == -1;
-}
-
-static void count_refusal(struct refusal_counts *c, enum refusal why, uint64_t not_posted)
-{
-	ADD(c->not_posted, not_posted);
-	switch (why) {
-	case REFUSED_QUEUE_FULL:
-		ADD(c->queue_full, 1);
-		break;
-	case REFUSED_QUEUE_FULL_EARLY:
-		ADD(c->queue_full_early, 1);
-		break;
-	case REFUSED_TOO_MANY_SGE:
-		ADD(c->too_many_sge, 1);
-		break;
-	case REFUSED_INLINE_TOO_BIG:
-		ADD(c->inline_too_big, 1);
-		break;
-	case REFUSED_BAD_STATE:
-		ADD(c->bad_state, 1);
-		break;
-	default:
-		ADD(c->other, 1);
-	}
-}
-
-/* From our own records: `bad` is the request at which the provider stopped, NULL when it queued them all. */
-static enum refusal why_send_refused(const struct qp_record *r, const struct ibv_send_wr *bad,
-				     uint64_t outstanding, int rc)
-{
-	if (bad && (uint32_t)bad->num_sge > r->effective.max_send_sge)
-		return REFUSED_TOO_MANY_SGE;
-	if (bad && (bad->send_flags & IBV_SEND_INLINE) &&
-	    inline_bytes(bad) > r->effective.max_inline_data)
-		return REFUSED_INLINE_TOO_BIG;
-	if (!may_post_sends(LOAD(r->qp_state)))
-		return REFUSED_BAD_STATE;
-	if (outstanding >= r->effective.max_send_wr)
-		return REFUSED_QUEUE_FULL;
-	if (means_full(rc) || !rc) /* siw stops at a request and returns 0 */
-		return REFUSED_QUEUE_FULL_EARLY;
-	return LOAD(r->qp_state) == IBV_QPS_ERR ? REFUSED_BAD_STATE : REFUSED_OTHER;
-}
 
 /* The widest request among those that were accepted, as well as it can be known: they may be freed by now. */
 static uint32_t widest_accepted(uint32_t widest, uint32_t allowed, uint64_t accepted,
@@ -248,8 +139,7 @@ static void last_signaled_again(struct hot_qp *h, uint64_t accepted, const struc
 	uint32_t signaled = (uint32_t)accepted - skipped;
 
 	if (signaled) {
-		uint16_t position = __atomic_load_n(
-			&h->ring[(first_turn + signaled - 1) & h->ring_mask], __ATOMIC_RELAXED);
+		uint16_t position = ring_get(h, first_turn + signaled - 1);
 
 		STORE(r->post_last_signaled, mine + (uint16_t)(position - (mine + theirs)));
 	} else {
@@ -299,7 +189,12 @@ static OUT_OF_LINE int send_refused(struct hot_qp *h, const struct summary *s, i
 	}
 	take_back_sends(h, s->requests - refused, refused, unsignaled, owner, b);
 	outstanding = record_send_outstanding(r);
-	count_refusal(&r->send_refused, why_send_refused(r, bad, outstanding, rc), refused);
+	count_refusal(
+		&r->send_refused,
+		why_send_refused(r, bad ? (uint32_t)bad->num_sge : 0,
+				 bad && (bad->send_flags & IBV_SEND_INLINE) ? inline_bytes(bad) : 0,
+				 outstanding, rc),
+		refused);
 	if (owner) {
 		peak = outstanding > b->peak ? (uint32_t)outstanding : b->peak;
 		STORE(r->post_send_peak, refused == s->requests ? b->peak : peak);
@@ -316,30 +211,6 @@ static OUT_OF_LINE int send_refused(struct hot_qp *h, const struct summary *s, i
 }
 
 /* --- sending --- */
-
-static ALWAYS_INLINE uint64_t sends_retired(const struct qp_record *r, bool mixed)
-{
-	uint64_t a, b;
-
-	if (!mixed)
-		return LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
-	a = LOAD(r->poll_send_retired);
-	b = LOAD(r->other_send_retired);
-	return a > b ? a : b;
-}
-
-static uint16_t cut16(uint32_t n)
-{
-	return n > UINT16_MAX ? UINT16_MAX : (uint16_t)n;
-}
-
-static void raise16(_Atomic uint16_t *to, uint32_t value)
-{
-	uint16_t now = LOAD(*to);
-
-	while (cut16(value) > now && !atomic_compare_exchange_weak(to, &now, cut16(value)))
-		;
-}
 
 static ALWAYS_INLINE int post_sends(struct hot_qp *h, struct ibv_qp *qp, struct ibv_send_wr *wr,
 				    struct ibv_send_wr **bad_wr, const bool owner)
@@ -454,7 +325,7 @@ int guarded_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bi
 		ADD(r->other_send_posted, -1);
 		ADD(r->other_unsignaled, LOAD(h->mixed) && !signaled ? -1u : 0);
 		count_refusal(&r->send_refused,
-			      why_send_refused(r, NULL, record_send_outstanding(r), rc), 1);
+			      why_send_refused(r, 0, 0, record_send_outstanding(r), rc), 1);
 	} else {
 		raise32(&r->other_send_peak, (uint32_t)record_send_outstanding(r));
 	}
@@ -502,7 +373,7 @@ static enum refusal why_recv_refused(const struct ibv_recv_wr *bad, uint32_t max
 		return REFUSED_BAD_STATE;
 	if (outstanding >= max_wr)
 		return REFUSED_QUEUE_FULL;
-	return means_full(rc) || !rc ? REFUSED_QUEUE_FULL_EARLY : REFUSED_OTHER;
+	return means_full(rc) ? REFUSED_QUEUE_FULL_EARLY : REFUSED_OTHER;
 }
 
 static OUT_OF_LINE int recv_refused(struct hot_qp *h, const struct summary *s, int rc,
