@@ -6,10 +6,7 @@
  */
 #include "tool.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <string.h>
-#include <time.h>
 
 static int cmd_help(int argc, char **argv);
 
@@ -31,36 +28,6 @@ static const struct subcommand subcommands[] = {
 	{ "reload", NULL, "" },
 };
 #define SUBCOMMANDS (sizeof(subcommands) / sizeof(subcommands[0]))
-
-void complain(const char *command, const char *format, ...)
-{
-	va_list ap;
-
-	fprintf(stderr, "qpguard%s%s: ", command ? " " : "", command ? command : "");
-	va_start(ap, format);
-	vfprintf(stderr, format, ap);
-	va_end(ap);
-	fputc('\n', stderr);
-}
-
-int finish_output(const char *command, FILE *out, const char *name)
-{
-	bool failed = ferror(out) || fflush(out) != 0;
-
-	if (out != stdout && out != stderr)
-		failed = fclose(out) != 0 || failed;
-	if (failed)
-		complain(command, "%s: cannot be written: %s", name, strerror(errno));
-	return failed ? INPUT_MISSING : DONE;
-}
-
-uint64_t clock_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void usage(FILE *out)
 {

@@ -20,6 +20,7 @@
 #include "output.h"
 #include "show.h"
 #include "statefile.h"
+#include "table.h"
 
 #define LIBRARY "libqpguard.so"
 #ifndef LIBDIR
@@ -68,7 +69,8 @@ static void usage(FILE *out)
 		if (key > BUDGET_ACTION_OF && key <= BUDGET_ACTION_OF_LAST)
 			continue;
 		option_name(key, name, sizeof(name));
-		fprintf(out, "  %-28s %s\n", name, policy_keys[key].meaning);
+		fprintf(out, "  %-30s ", name);
+		print_wrapped(out, 80, 33, 33, policy_keys[key].meaning);
 		if (key == BUDGET_ACTION_OF)
 			fputs("  ... and so for each of the limits\n", out);
 	}
@@ -93,19 +95,46 @@ static void variable_of_option(const char *option, size_t len, char *out, size_t
 		*c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 }
 
+/* A complaint about a variable, in the words of the option that was typed: QPGUARD_LOG_LEVEL in it is
+ * --log-level here. */
+static void complain_of_option(void *arg, const struct policy_complaint *c)
+{
+	static const char prefix[] = "QPGUARD_", unknown[] = "unknown variable";
+	bool is_unknown = strncmp(c->text, unknown, strlen(unknown)) == 0;
+	char text[512];
+	size_t used = 0;
+
+	if (is_unknown)
+		used = (size_t)snprintf(text, sizeof(text), "unknown option");
+	for (const char *s = c->text + (is_unknown ? strlen(unknown) : 0); *s && used + 3 < sizeof(text);) {
+		if (strncmp(s, prefix, strlen(prefix)) != 0) {
+			text[used++] = *s++;
+			continue;
+		}
+		text[used++] = '-';
+		text[used++] = '-';
+		for (s += strlen(prefix);
+		     (isupper((unsigned char)*s) || *s == '_') && used + 3 < sizeof(text); s++)
+			text[used++] = *s == '_' ? '-' : (char)tolower((unsigned char)*s);
+	}
+	text[used] = '\0';
+	complain("run", "--%s: %s", (const char *)arg, text);
+}
+
 /* Sets the variable of one option, if the policy's parser finds nothing wrong with it. */
 static bool take_option(struct policy *scratch, const char *option, size_t len, const char *value)
 {
-	char name[128], label[] = "run";
+	char name[128], label[128];
 
+	snprintf(label, sizeof(label), "%.*s", (int)len, option);
 	variable_of_option(option, len, name, sizeof(name));
 	if (!value) {
 		/* an unknown name is worth its own words */
-		if (policy_variable(scratch, name, "1", policy_complaint_print, label) == 0)
-			complain("run", "--%.*s: a value is missing", (int)len, option);
+		if (policy_variable(scratch, name, "1", complain_of_option, label) == 0)
+			complain("run", "--%s: a value is missing", label);
 		return false;
 	}
-	return policy_variable(scratch, name, value, policy_complaint_print, label) == 0 &&
+	return policy_variable(scratch, name, value, complain_of_option, label) == 0 &&
 	       setenv(name, value, 1) == 0;
 }
 
