@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The vocabulary of numbers that shim/, policy/ and report/ share: what is asked of a queue and what
- * it costs. Plain data, no verbs header: the names are those of struct ibv_qp_cap so that a reader
- * of verbs code knows each field at once.
+ * The vocabulary of numbers that shim/, policy/ and report/ share: what is asked of a queue and
+ * what it costs. Plain data, no verbs header: the names are those of struct ibv_qp_cap so that a
+ * reader of verbs code knows each field at once.
  */
 #ifndef QPG_CAPS_H
 #define QPG_CAPS_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* struct ibv_qp_cap by other means (man ibv_create_qp). 20 bytes, part of the state file's layout. */
+/* struct ibv_qp_cap by other means (man ibv_create_qp). 20 bytes, part of the state file. */
 struct qp_caps {
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a request becomes in memory, provider by provider. Pure functions of the request, of what came
- * back and of the device's limits. One table of providers (geometry.c); adding one is one file
- * geometry_<driver>.c and one row.
+ * What a request becomes in memory, provider by provider. Pure functions of the request, of what
+ * came back and of the device's limits. One table of providers (geometry.c); adding one is one
+ * file geometry_<driver>.c and one row.
  */
 #ifndef QPG_GEOMETRY_H
 #define QPG_GEOMETRY_H

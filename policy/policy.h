@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The policy: which limits hold for whom, and what a request that meets them gets. Pure: no verbs
- * call, no lock, no clock, no allocation, no file; text comes in as memory. A struct policy is filled
- * once and only read afterwards, so any number of threads may ask it.
+ * call, no lock, no clock, no allocation, no file; text comes in as memory. A struct policy is
+ * filled once and only read afterwards, so any number of threads may ask it.
  */
 #ifndef QPG_POLICY_H
 #define QPG_POLICY_H
@@ -126,9 +126,12 @@ unsigned int policy_parse(struct policy *p, const char *file, const char *text, 
 unsigned int policy_variable(struct policy *p, const char *name, const char *value,
 			     policy_complain complain, void *arg);
 
-/* The values in force for `s`: the more conditions, the stronger; later wins among equals. Keys that
- * nobody set hold their defaults, with their bit in out->set clear; the default of <limit>.action is
- * what `action` holds for `s`. A variable is later than any line, in whatever order they came. */
+/*
+ * The values in force for `s`: the more conditions, the stronger; later wins among equals. Keys
+ * that nobody set hold their defaults, with their bit in out->set clear; the default of
+ * <limit>.action is what `action` holds for `s`. A variable is later than any line, in whatever
+ * order they came.
+ */
 void policy_resolve(const struct policy *p, const struct policy_subject *s,
 		    struct policy_values *out);
 
@@ -168,10 +171,10 @@ struct policy_verdict {
 };
 
 /*
- * Clamps first, then the budgets with what the clamps left. Action clamp shrinks depths (never SGEs
- * or inline data, never below 1 of a depth that was asked; both depths in proportion) to the largest
- * that every limit with that action allows by the geometry's own bytes; if none does, refused.
- * A limit of 0 means none may be had. node_bytes is not judged here.
+ * Clamps first, then the budgets with what the clamps left. Action clamp shrinks depths (never
+ * SGEs or inline data, never below 1 of a depth that was asked; both depths in proportion) to the
+ * largest that every limit with that action allows by the geometry's own bytes; if none does,
+ * refused. A limit of 0 means none may be had. node_bytes is not judged here.
  *
  * A limit on one side's depth (send_wrs, recv_wrs) shrinks that side alone. [clamp] too leaves at
  * least 1 of a depth or of the SGEs that were asked. A request that adds nothing to a limit is not
@@ -188,7 +191,8 @@ void policy_judge_srq(const struct policy_values *v, const struct policy_usage *
 		      const struct geometry *g, const struct device_limits *dev, uint32_t max_wr,
 		      uint32_t max_sge, struct policy_verdict *out);
 
-/* A memory registration of `bytes`: budgets mrs and mr_bytes. It cannot be shrunk: action clamp refuses. */
+/* A memory registration of `bytes`: budgets mrs and mr_bytes. It cannot be shrunk: action clamp
+ * refuses. */
 void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,
 		     struct policy_verdict *out);
 

@@ -171,7 +171,7 @@ size_t reason_sentence(const struct failure_reason *f, const char *device, char 
 	text_put(&t, guarded_call_name(f->call));
 	if (device && device[0]) {
 		text_put(&t, " on ");
-		text_put(&t, device);
+		text_name(&t, device);
 	}
 	switch (f->reason) {
 	case REASON_BUDGET:

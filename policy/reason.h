@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Why something failed, as a short code with numbers and as a sentence. The shim keeps the code and the
- * numbers; the log and the reader make the same sentence of them here.
+ * Why something failed, as a short code with numbers and as a sentence. The shim keeps the code
+ * and the numbers; the log and the reader make the same sentence of them here.
  */
 #ifndef QPG_REASON_H
 #define QPG_REASON_H
@@ -64,12 +64,13 @@ const char *guarded_call_name(unsigned int call);
 const char *reason_code(unsigned int reason);
 /* "max_send_wr", ... */
 const char *reason_field_name(unsigned int field);
-/* ENOMEM -> "ENOMEM"; a number without a name as "errno N", in buf (at least 24 bytes). Async-safe. */
+/* ENOMEM -> "ENOMEM"; one without a name as "errno N", in buf (at least 24 bytes). Async-safe. */
 const char *errno_name(int error, char *buf, size_t size);
 
 /*
- * The sentence, without a final newline, e.g. "ibv_create_qp on rxe0 refused by budget qps: would be
- * 4, limit 3 (ENOMEM)". Sizes are in KiB and MiB. Uses no locale and no allocation; like snprintf.
+ * The sentence, without a final newline, e.g. "ibv_create_qp on rxe0 refused by budget qps: would
+ * be 4, limit 3 (ENOMEM)". Sizes are in KiB and MiB. Uses no locale and no allocation; like
+ * snprintf.
  */
 size_t reason_sentence(const struct failure_reason *f, const char *device, char *out, size_t size);
 

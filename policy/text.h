@@ -41,8 +41,8 @@ static inline char upper(char c)
 	return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-/* Where text goes: terminated at any time, cut where it does not fit. text_end() returns the length that
- * was needed. */
+/* Where text goes: terminated at any time, cut where it does not fit. text_end() returns the length
+ * that was needed. */
 struct text {
 	char *at;
 	size_t size, len;

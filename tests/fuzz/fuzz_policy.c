@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: any text is read without harm, and what is read, printed and read again means the same.
- * Needs policy/ alone; build with clang -fsanitize=fuzzer,address,undefined.
+ * libFuzzer: any text is read without harm, and what is read, printed and read again means the
+ * same. Needs policy/ alone; build with clang -fsanitize=fuzzer,address,undefined.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What requests become in memory. Sizes of rxe are worked by hand from the kernel's layout: a header of
- * 384 bytes, 2^n slots of 2^m bytes, pages of 4096. Needs policy/ alone.
+ * What requests become in memory. Sizes of rxe are worked by hand from the kernel's layout: a
+ * header of 384 bytes, 2^n slots of 2^m bytes, pages of 4096. Needs policy/ alone.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -142,6 +142,21 @@ START_TEST(rxe_makes_no_other_types)
 }
 END_TEST
 
+START_TEST(a_row_that_cannot_tell_is_estimated)
+{
+	static const struct geometry knows_nothing = { .driver = "x" };
+	struct qp_request req = { .caps = { 10, 10, 1, 1, 0 }, .type = QP_TYPE_RC };
+
+	geometry_qp_bytes(&knows_nothing, &req, NULL, NULL, &bytes);
+	ck_assert_uint_eq(queue_bytes_total(&bytes), 1600);
+	geometry_cq_bytes(&knows_nothing, 10, 0, NULL, &bytes);
+	ck_assert_uint_eq(queue_bytes_total(&bytes), 640);
+	geometry_srq_bytes(&knows_nothing, 10, 1, NULL, &bytes);
+	ck_assert_uint_eq(queue_bytes_total(&bytes), 800);
+	ck_assert_int_eq(bytes.basis, BASIS_ESTIMATE);
+}
+END_TEST
+
 START_TEST(rxe_completion_queues_as_worked_by_hand)
 {
 	static const struct {
@@ -247,6 +262,7 @@ int main(void)
 	}
 	tcase_add_test(c, rxe_says_the_same_of_the_request_and_of_what_came_back);
 	tcase_add_test(c, rxe_makes_no_other_types);
+	tcase_add_test(c, a_row_that_cannot_tell_is_estimated);
 	tcase_add_test(c, hostile_numbers_saturate_in_every_row);
 	tcase_add_test(c, more_is_never_less);
 	tcase_add_test(c, types_have_names);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What becomes of a request: limits reached and exceeded, the three actions, clamps, hostile numbers.
- * Needs policy/ alone. Bytes are those of the estimate, where a request of one SGE takes 80 bytes and a
- * completion 64, so that the numbers can be checked by head.
+ * What becomes of a request: limits reached and exceeded, the three actions, clamps, hostile
+ * numbers. Needs policy/ alone. Bytes are those of the estimate, where a request of one SGE takes
+ * 80 bytes and a completion 64, so that the numbers can be checked by head.
  */
 #include <check.h>
 #include <stdio.h>
@@ -464,6 +464,26 @@ START_TEST(the_largest_depth_of_a_real_geometry_is_found)
 }
 END_TEST
 
+START_TEST(memory_regions_have_limits_of_their_own)
+{
+	policy_is("[budget]\nmrs = 2\nmr_bytes = 1000\nprocess_bytes = 0\naction = refuse\n");
+	use.used[BUDGET_MRS] = 1;
+	use.used[BUDGET_MR_BYTES] = 900;
+	policy_judge_mr(&values, &use, 100, &verdict);
+	passed();
+	policy_judge_mr(&values, &use, 101, &verdict);
+	refused_by(BUDGET_MR_BYTES, 1001, 1000);
+	policy_judge_mr(&values, &use, UINT64_MAX, &verdict);
+	refused_by(BUDGET_MR_BYTES, UINT64_MAX, 1000);
+	use.used[BUDGET_MRS] = 2;
+	policy_judge_mr(&values, &use, 0, &verdict);
+	refused_by(BUDGET_MRS, 3, 2);
+	policy_is("[budget]\nmr_bytes = 1000\naction = clamp\n");
+	policy_judge_mr(&values, &use, 1001, &verdict);
+	refused_by(BUDGET_MR_BYTES, 1001, 1000);
+}
+END_TEST
+
 START_TEST(hostile_numbers_look_enormous)
 {
 	struct qp_request req = {
@@ -566,6 +586,7 @@ int main(void)
 	tcase_add_test(c, a_count_of_objects_cannot_be_clamped);
 	tcase_add_test(c, what_clamping_left_meets_the_limits_that_refuse);
 	tcase_add_test(c, the_largest_depth_of_a_real_geometry_is_found);
+	tcase_add_test(c, memory_regions_have_limits_of_their_own);
 	tcase_add_test(c, hostile_numbers_look_enormous);
 	tcase_add_test(c, a_verdict_by_chance_keeps_its_promises);
 	suite_add_tcase(s, c);

@@ -130,8 +130,8 @@ static const char *const texts[] = {
 	"[budget comm=a\\]b]\nqps = 1\n",
 	"[budget comm=[]x] library=\"a\\\\\\\"b\"]\nqps = 1\n[log comm=\"x;y#z\"]\nfile = ;no\n",
 	"[log]\nfile = \"  \"\nfile = \"#\"\nfile = a\"b\nfile = [x]\nfile = \t\\\\\n",
-	"[budget comm=\"\\\"\" program=\"a\\b\"]\nprocess_bytes.action = "
-	"clamp\nqps.action=observe\n",
+	("[budget comm=\"\\\"\" program=\"a\\b\"]\nprocess_bytes.action = "
+	 "clamp\nqps.action=observe\n"),
 	"[state]\ngroup = rdma\nmax_files = 18446744073709551615\nmax_bytes = 16777215G\n",
 	"[budget after_qps=18446744073709551615]\nnode_bytes = 1K\n[report]\nargs = no\n",
 	"[log]\nfile = \xc3\xa4\xff\n[budget comm=\xff\xfe]\nqps=1\n",

@@ -325,6 +325,19 @@ static bool has_open_bracket(const char *glob)
 	return false;
 }
 
+START_TEST(a_backslash_makes_the_next_character_itself)
+{
+	ck_assert(glob_match("\\*\\?\\[", "*?["));
+	ck_assert(!glob_match("\\*", "a"));
+	ck_assert(glob_match("[a\\-z]", "-"));
+	ck_assert(!glob_match("[a\\-z]", "b"));
+	ck_assert(glob_match("[+-\\]]", "A"));
+	ck_assert(!glob_match("[+-\\]]", "a"));
+	ck_assert(glob_match("a\\", "a\\"));
+	ck_assert(!glob_match("a\\", "a"));
+}
+END_TEST
+
 START_TEST(random_globs_match_as_fnmatch_does)
 {
 	static const char alphabet[] = "ab-*?[]!^\\";
@@ -385,6 +398,7 @@ int main(void)
 	tcase_add_test(c, a_wrong_value_of_a_variable_is_told);
 	tcase_add_test(c, variables_of_later_versions_are_not_supported);
 	tcase_add_test(c, globs_match_as_fnmatch_does_in_the_c_locale);
+	tcase_add_test(c, a_backslash_makes_the_next_character_itself);
 	tcase_add_test(c, random_globs_match_as_fnmatch_does);
 	tcase_add_test(c, a_hostile_glob_ends_soon);
 	suite_add_tcase(s, c);

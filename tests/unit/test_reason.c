@@ -93,6 +93,8 @@ START_TEST(damaged_numbers_do_no_harm)
 
 		ck_assert_uint_lt(reason_sentence(&f, "d", out, sizeof(out)), sizeof(out));
 	}
+	says((struct failure_reason){ CALL_CREATE_QP, REASON_UNKNOWN, 0, EIO, 0, 0 }, "rx\n\x1b",
+	     "ibv_create_qp on rx?? failed (EIO)");
 	says((struct failure_reason){ 200, REASON_BUDGET, 999, 0, 1, 2 }, "d",
 	     "unknown call on d refused by budget (unknown limit): would be 1, limit 2");
 }
