@@ -23,7 +23,7 @@ struct judgement {
 	struct policy_verdict *verdict;
 };
 
-/* What a request adds to each limit; 0: the limit does not concern it. */
+/* What a request adds to each limit; 0: it is not concerned, as with node_bytes ever. */
 struct demand {
 	uint64_t of[BUDGET_LIMITS];
 };
@@ -99,7 +99,7 @@ static uint64_t would_be(const struct judgement *j, const struct demand *d, unsi
 /* A request that adds nothing to a limit is not held up by it, even if it is exceeded already. */
 static bool exceeds(const struct judgement *j, const struct demand *d, unsigned int limit)
 {
-	return is_set(j->values, limit) && limit != BUDGET_NODE_BYTES && d->of[limit] &&
+	return is_set(j->values, limit) && d->of[limit] &&
 	       would_be(j, d, limit) > j->values->num[limit];
 }
 

@@ -124,7 +124,7 @@ static void put_amount(struct text *t, uint64_t n, bool is_size, bool exactly)
 		text_put(t, " bytes");
 }
 
-/* Whether two sizes would look the same in print and are not. */
+/* Whether two sizes would look the same in print. */
 static bool look_alike(uint64_t a, uint64_t b)
 {
 	char in_words[2][32];
@@ -136,7 +136,7 @@ static bool look_alike(uint64_t a, uint64_t b)
 	t = text_begin(in_words[1], sizeof(in_words[1]));
 	put_size(&t, b);
 	text_end(&t);
-	return a != b && strcmp(in_words[0], in_words[1]) == 0;
+	return strcmp(in_words[0], in_words[1]) == 0;
 }
 
 static void put_budget(struct text *t, const struct failure_reason *f)

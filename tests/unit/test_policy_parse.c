@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/keys.h"
 #include "policy/policy.h"
 
 static struct policy policy;
@@ -483,6 +484,40 @@ START_TEST(too_much_text_is_told_once)
 }
 END_TEST
 
+START_TEST(text_exactly_fills_its_room)
+{
+	static char text[2 * POLICY_TEXT_BYTES];
+
+	strcpy(text, "[log]\nfile = ");
+	memset(text + strlen(text), 'x', POLICY_TEXT_BYTES - 2);
+	ck_assert_uint_eq(parse(text), 0);
+	ck_assert_uint_eq(policy.text_used, POLICY_TEXT_BYTES);
+	strcat(text, "x");
+	faulty(text,
+	       "f:2: no room for more text: this and what follows that needs it is left out\n");
+}
+END_TEST
+
+START_TEST(a_faulty_head_keeps_no_text)
+{
+	uint32_t before;
+
+	parse("");
+	before = policy.text_used;
+	parse("[budget comm=abc devise=x]\n");
+	ck_assert_uint_eq(policy.text_used, before);
+}
+END_TEST
+
+START_TEST(swapped_neighbours_are_one_step)
+{
+	ck_assert_uint_eq(edit_distance(span_of("qsp"), span_of("qps")), 1);
+	ck_assert_uint_eq(edit_distance(span_of("QPS"), span_of("qps")), 0);
+	ck_assert_uint_eq(edit_distance(span_of(""), span_of("qps")), 3);
+	ck_assert_uint_eq(edit_distance(span_of("kitten"), span_of("sitting")), 3);
+}
+END_TEST
+
 START_TEST(a_second_text_adds_to_the_first)
 {
 	static const char more[] = "[budget]\nqps = 5\n";
@@ -537,6 +572,9 @@ int main(void)
 	tcase_add_test(c, too_many_settings_are_told_once);
 	tcase_add_test(c, too_many_sections_are_told_once);
 	tcase_add_test(c, too_much_text_is_told_once);
+	tcase_add_test(c, text_exactly_fills_its_room);
+	tcase_add_test(c, a_faulty_head_keeps_no_text);
+	tcase_add_test(c, swapped_neighbours_are_one_step);
 	tcase_add_test(c, a_second_text_adds_to_the_first);
 	tcase_add_test(c, complaints_may_go_nowhere);
 	suite_add_tcase(s, c);
