@@ -106,7 +106,8 @@ static void complain_of_option(void *arg, const struct policy_complaint *c)
 
 	if (is_unknown)
 		used = (size_t)snprintf(text, sizeof(text), "unknown option");
-	for (const char *s = c->text + (is_unknown ? strlen(unknown) : 0); *s && used + 3 < sizeof(text);) {
+	for (const char *s = c->text + (is_unknown ? strlen(unknown) : 0);
+	     *s && used + 3 < sizeof(text);) {
 		if (strncmp(s, prefix, strlen(prefix)) != 0) {
 			text[used++] = *s++;
 			continue;

@@ -17,6 +17,7 @@ char *show_size(char *out, uint64_t bytes)
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
 	double value = (double)bytes / 1024;
 	unsigned int unit = 0;
+	size_t len;
 
 	if (bytes < 1024) {
 		snprintf(out, SHOW_BYTES, "%" PRIu64 " B", bytes);
@@ -26,10 +27,11 @@ char *show_size(char *out, uint64_t bytes)
 		value /= 1024;
 		unit++;
 	}
-	if (value == (double)(uint64_t)value || value >= 100)
-		snprintf(out, SHOW_BYTES, "%.0f %s", value, units[unit]);
-	else
-		snprintf(out, SHOW_BYTES, "%.1f %s", value, units[unit]);
+	snprintf(out, SHOW_BYTES, value < 99.95 ? "%.1f" : "%.0f", value);
+	len = strlen(out);
+	if (len > 2 && strcmp(out + len - 2, ".0") == 0)
+		len -= 2;
+	snprintf(out + len, SHOW_BYTES - len, " %s", units[unit]);
 	return out;
 }
 

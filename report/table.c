@@ -34,6 +34,7 @@ struct table *table_new(FILE *out, unsigned int width, bool colors)
 		t->out = out;
 		t->width = width;
 		t->colors = colors;
+		t->gap = 2;
 	}
 	return t;
 }
@@ -51,11 +52,11 @@ static unsigned int total_width(const struct table *t)
 
 	for (unsigned int c = 0; c < t->columns; c++)
 		if (t->column[c].shown)
-			width += t->column[c].width + GAP;
-	return width - GAP;
+			width += t->column[c].width + t->gap;
+	return width - t->gap;
 }
 
-/* Leaves out the least wanted columns until the rest fits. */
+/* Leaves out the least wanted columns until the rest fits; if none is left to go, moves them closer. */
 static void choose_columns(struct table *t)
 {
 	while (total_width(t) > t->width) {
@@ -67,8 +68,10 @@ static void choose_columns(struct table *t)
 			if (k->shown && k->drop && (!worst || k->drop > worst->drop))
 				worst = k;
 		}
-		if (!worst)
+		if (!worst) {
+			t->gap = 1;
 			return;
+		}
 		worst->shown = false;
 	}
 }
@@ -85,7 +88,7 @@ static void print_cell(const struct table *t, const struct table_column *k, cons
 	if (!k->right && !last)
 		fprintf(t->out, "%*s", pad, "");
 	if (!last)
-		fprintf(t->out, "%*s", GAP, "");
+		fprintf(t->out, "%*s", (int)t->gap, "");
 }
 
 static void print_row(const struct table *t, int row)

@@ -31,6 +31,7 @@ struct table_column {
 struct table {
 	FILE *out;
 	unsigned int width; /* of the terminal */
+	unsigned int gap;   /* between columns */
 	bool colors;
 	unsigned int columns, rows, cell;
 	bool begun;
