@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "builder.h"
 #include "file.h"
 #include "guard.h"
 #include "real.h"
@@ -17,7 +18,8 @@ struct creation {
 	void *address;
 	uint16_t caller;
 	uint8_t entry;
-	bool extended; /* polled by ibv_start_poll: completions are not seen */
+	bool extended;	   /* polled by ibv_start_poll */
+	bool tells_qp_num; /* without it completions cannot be told apart */
 	uint32_t requested_cqe;
 	struct policy_verdict verdict;
 };
@@ -70,18 +72,19 @@ static void creation_failed(struct creation *c, int error)
 	guard_unlock(c->guard);
 }
 
-static void make_hot(struct creation *c, struct cq_record *r, const struct ibv_cq *cq)
+static struct hot_cq *make_hot(struct creation *c, struct cq_record *r, const struct ibv_cq *cq)
 {
 	struct hot_cq *h = hot_take(c->guard);
 
 	if (!h)
-		return;
+		return NULL;
 	h->record = r;
 	h->hooks = hooks_of(c->context);
 	h->poll = h->hooks->real.poll_cq;
 	h->number_key = qp_number_key(h->hooks, 0);
 	__atomic_store_n(&h->cq, cq, __ATOMIC_RELEASE);
 	lookup_insert(&cqs, h);
+	return h;
 }
 
 static void charge_cq(struct guard *g, struct device *d, const struct cq_record *r, int sign)
@@ -99,7 +102,7 @@ static void fill_record(struct creation *c, struct cq_record *r, uint32_t effect
 	r->id = ++c->guard->next_id[KIND_CQ];
 	r->entry = c->entry;
 	r->basis = (uint8_t)bytes->basis;
-	r->flags = c->extended ? CQ_POLLS_HIDDEN : 0;
+	r->flags = c->extended && !c->tells_qp_num ? CQ_POLLS_HIDDEN : 0;
 	r->device = c->device ? c->device->index : UINT16_MAX;
 	r->caller = c->caller;
 	r->requested_cqe = c->requested_cqe;
@@ -125,6 +128,7 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	uint32_t effective = (uint32_t)cq->cqe;
 	struct queue_bytes bytes;
 	struct cq_record *r;
+	struct hot_cq *h;
 
 	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
 			  limits_of(c->device), &bytes);
@@ -136,7 +140,9 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	if (r) {
 		fill_record(c, r, effective, &bytes);
 		record_ready(r);
-		make_hot(c, r, cq);
+		h = make_hot(c, r, cq);
+		if (c->extended && (!h || !poll_hook(h, (struct ibv_cq_ex *)(uintptr_t)cq)))
+			r->flags |= CQ_POLLS_HIDDEN;
 		charge_cq(g, c->device, r, 1);
 	}
 	guard_unlock(g);
@@ -190,6 +196,28 @@ INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 	return creation_end(&c, create(context, cqe, cq_context, channel, comp_vector), before);
 }
 
+/*
+ * The real call with IBV_WC_EX_WITH_QP_NUM added, since without it read_qp_num is a NULL pointer; a provider that
+ * refuses is asked again as the application asked. The application's struct is as it was afterwards.
+ */
+static struct ibv_cq_ex *create_extended(struct creation *c, struct ibv_cq_init_attr_ex *attr)
+{
+	const struct context_hooks *hooks = hooks_of(c->context);
+	uint64_t wc_flags = attr->wc_flags;
+	struct ibv_cq_ex *cq;
+
+	c->tells_qp_num = true;
+	attr->wc_flags |= IBV_WC_EX_WITH_QP_NUM;
+	cq = hooks->create_cq_ex(c->context, attr);
+	attr->wc_flags = wc_flags;
+	if (!cq && !(wc_flags & IBV_WC_EX_WITH_QP_NUM)) {
+		c->tells_qp_num = false;
+		errno = 0;
+		cq = hooks->create_cq_ex(c->context, attr);
+	}
+	return cq;
+}
+
 /* Takes the place of verbs_context.create_cq_ex: man ibv_create_cq_ex. */
 struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *context,
 				       struct ibv_cq_init_attr_ex *attr)
@@ -219,7 +247,7 @@ struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *context,
 		attr->cqe = c.verdict.submitted_cqe;
 	errno = 0;
 	guard_nest(1);
-	cq = hooks->create_cq_ex(context, attr);
+	cq = create_extended(&c, attr);
 	creation_end(&c, cq ? ibv_cq_ex_to_cq(cq) : NULL, before);
 	if (c.verdict.clamped)
 		attr->cqe = requested;
@@ -279,6 +307,7 @@ INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
 	int (*destroy)(struct ibv_cq *) = (int (*)(struct ibv_cq *))real_find(&real_destroy);
 	struct guard *g = guard_enter();
 	struct ibv_context *context;
+	struct hot_poll *p = NULL;
 	struct hot_cq *h;
 	int rc;
 
@@ -289,8 +318,10 @@ INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
 	context = cq->context;
 	guard_lock(g);
 	h = hot_cq_of(cq);
-	if (h)
+	if (h) {
 		lookup_remove(&cqs, h);
+		p = poll_take_out(cq);
+	}
 	guard_unlock(g);
 	rc = destroy(cq);
 	if (!h)
@@ -298,7 +329,9 @@ INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
 	guard_lock(g);
 	if (rc) {
 		lookup_insert(&cqs, h);
+		poll_put_back(p);
 	} else {
+		poll_forget(p);
 		atomic_store_explicit(&h->record->ended_at, now_ns(), memory_order_relaxed);
 		group_leave_cq(g, h->record);
 		charge_cq(g, device_of(g, context), h->record, -1);

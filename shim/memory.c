@@ -41,14 +41,14 @@ void *memory_map(size_t bytes)
 	return p;
 }
 
-static void *carve(char **next, char **end, size_t bytes, size_t chunk)
+static void *carve(char **next, char **end, size_t bytes, size_t chunk, void *(*map)(size_t))
 {
 	char *p;
 
 	if ((size_t)(*end - *next) < bytes) {
 		size_t want = bytes > chunk ? bytes : chunk;
 
-		p = memory_map(want);
+		p = map(want);
 		if (!p)
 			return NULL;
 		*next = p;
@@ -64,15 +64,25 @@ static void **link_of(void *object, size_t bytes)
 	return (void **)((char *)object + bytes - sizeof(void *));
 }
 
-void *pool_take(struct pool *p, size_t bytes)
+static void *take(struct pool *p, size_t bytes, void *(*map)(size_t))
 {
 	void *object = p->free;
 
 	if (!object)
-		return carve(&p->next, &p->end, bytes, POOL_CHUNK);
+		return carve(&p->next, &p->end, bytes, POOL_CHUNK, map);
 	p->free = *link_of(object, bytes);
 	*link_of(object, bytes) = NULL;
 	return object;
+}
+
+void *pool_take(struct pool *p, size_t bytes)
+{
+	return take(p, bytes, memory_map);
+}
+
+void *pool_take_kept(struct pool *p, size_t bytes)
+{
+	return take(p, bytes, memory_map_kept);
 }
 
 void pool_give(struct pool *p, size_t bytes, void *object)
@@ -87,7 +97,7 @@ uint16_t *ring_take(struct rings *r, unsigned int order)
 
 	if (!ring)
 		return carve((char **)&r->next, (char **)&r->end, sizeof(uint16_t) << order,
-			     RING_CHUNK);
+			     RING_CHUNK, memory_map);
 	r->free[order] = *ring;
 	return (uint16_t *)ring;
 }

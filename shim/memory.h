@@ -25,6 +25,7 @@ struct pool {
 	char *next, *end;
 };
 void *pool_take(struct pool *p, size_t bytes);
+void *pool_take_kept(struct pool *p, size_t bytes); /* of memory that a child finds as it was */
 /* The object's bytes must be zeroed by the caller as far as a reader could take them for a key. The
  * link lies in its last word. */
 void pool_give(struct pool *p, size_t bytes, void *object);

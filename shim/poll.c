@@ -4,6 +4,7 @@
  * of. The same rules and the same owner scheme as post.c, by CQ: the first thread that polls a CQ counts
  * plainly.
  */
+#include "builder.h"
 #include "outstanding.h"
 
 /* --- completions of sends --- */
@@ -196,6 +197,14 @@ static __attribute__((noinline)) int polled(struct hot_cq *q, int asked, struct 
 	take_completions(q, wc, got, true);
 	note_backlog(q, asked, got, true);
 	return got;
+}
+
+void completion_taken(struct hot_cq *q, uint32_t qp_num, enum ibv_wc_status status,
+		      enum ibv_wc_opcode opcode)
+{
+	struct ibv_wc wc = { .qp_num = qp_num, .status = status, .opcode = opcode };
+
+	polled(q, 1, &wc, 1);
 }
 
 static OUT_OF_LINE int poll_unknown(struct ibv_cq *cq, int n, struct ibv_wc *wc)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "builder.h"
 #include "counts.h"
 #include "file.h"
 #include "guard.h"
@@ -130,8 +131,7 @@ static void fill_record(struct creation *c, struct qp_record *r, const struct ib
 	r->sq_bytes = saturate32(bytes->sq);
 	r->rq_bytes = saturate32(bytes->rq);
 	r->bookkeeping_bytes = saturate32(bytes->bookkeeping);
-	sends_hidden =
-		c->request.has_send_ops || (send_cq && (send_cq->record->flags & CQ_POLLS_HIDDEN));
+	sends_hidden = send_cq && (send_cq->record->flags & CQ_POLLS_HIDDEN);
 	recvs_hidden = recv_cq && (recv_cq->record->flags & CQ_POLLS_HIDDEN);
 	r->flags = (uint8_t)((c->request.has_srq ? QP_HAS_SRQ : 0) |
 			     (c->request.sq_sig_all ? QP_SIG_ALL : 0) |
@@ -218,6 +218,7 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 	struct queue_bytes bytes;
 	struct group_key key;
 	struct qp_record *r;
+	struct hot_qp *h;
 
 	geometry_qp_bytes(geometry_for(c->device), &c->request, effective, limits_of(c->device),
 			  &bytes);
@@ -241,7 +242,10 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 					  .effective = r->effective };
 		r->group = group_join(g, &key, queue_bytes_total(&bytes));
 		record_ready(r);
-		make_hot(c, r, qp);
+		h = make_hot(c, r, qp);
+		if (c->request.has_send_ops &&
+		    (!h || !wr_hook(h, (struct ibv_qp_ex *)(uintptr_t)qp)))
+			r->flags |= QP_SENDS_HIDDEN;
 		charge_qp(g, c->device, r, 1);
 		bind_to_cqs(qp, r, 1);
 	}
@@ -402,6 +406,7 @@ INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int at
 				discard_outstanding(h->record);
 			atomic_store_explicit(&h->record->qp_state, (uint8_t)attr->qp_state,
 					      memory_order_relaxed);
+			wr_hook_again(qp);
 		}
 		guard_unlock(g);
 	}
@@ -441,6 +446,7 @@ INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
 	int (*destroy)(struct ibv_qp *) = (int (*)(struct ibv_qp *))real_find(&real_destroy);
 	struct guard *g = guard_enter();
 	struct ibv_qp shadow;
+	struct hot_wr *w = NULL;
 	struct hot_qp *h;
 	int rc;
 
@@ -451,8 +457,10 @@ INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
 	shadow = *qp;
 	guard_lock(g);
 	h = hot_qp_of(qp);
-	if (h)
+	if (h) {
 		take_out(h);
+		w = wr_take_out(qp);
+	}
 	guard_unlock(g);
 	rc = destroy(qp);
 	if (!h)
@@ -461,7 +469,9 @@ INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
 	if (rc) {
 		lookup_insert(&qps_by_address, h);
 		lookup_insert(&qps_by_number, h);
+		wr_put_back(w);
 	} else {
+		wr_forget(w);
 		destroyed(g, &shadow, h);
 	}
 	guard_unlock(g);
