@@ -9,7 +9,8 @@
  *
  * It may stand behind other preload libraries and beside real devices, which
  * keep working: only /dev/infiniband/uverbs99 and what hangs on it is played.
- * The device is mlx5_0 unless a real one has that name; MLX5DEV_name changes it.
+ * (Netlink is refused, so that libibverbs reads sysfs; tools like rdma(8), which
+ * need it, must run without this library.)
  *
  * The NIC is a thread of the process. It polls the doorbell pages and sleeps
  * when nothing happens, so a post or a poll executes libmlx5's instructions and
@@ -40,7 +41,7 @@
  *	MLX5DEV_memlock		bytes of QP, CQ, SRQ and doorbell pages and of
  *				registered memory that may be pinned at once, else
  *				ENOMEM; "rlimit" takes RLIMIT_MEMLOCK (no limit)
- *	MLX5DEV_name		name of the device (mlx5_0)
+ *	MLX5DEV_name		name of the device (mlx5_0), where a real one has that name
  *	MLX5DEV_trace		a file to which each refused command is appended
  * A name or a number that is not understood ends the program with a line on
  * stderr: a test that misspells a limit must not pass.

@@ -6,6 +6,10 @@
  * the next definition, so they work before libc is ready and whichever library
  * stands before or behind this one. Also the life of the library: load and fork.
  */
+/* Both would give the functions that are defined here other names or bodies. */
+#undef _FILE_OFFSET_BITS
+#undef _FORTIFY_SOURCE
+
 #include "mlx5dev.h"
 
 #include <errno.h>
@@ -177,7 +181,7 @@ static void *map_any(void *addr, size_t len, int prot, int flags, int fd, off_t 
 		if (ours)
 			fd = nic.uar_fd;
 	}
-	return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
+	return (void *)syscall(SYS_mmap, addr, len, (long)prot, (long)flags, (long)fd, offset);
 }
 
 PUBLIC void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)

@@ -8,6 +8,7 @@
 #include "mlx5dev.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <string.h>
 
 /* ---- receive WQEs ---- */
@@ -18,6 +19,7 @@ struct receive {
 	struct range seg[MAX_SEGS + 1];
 	uint64_t room;
 	int bad;		/* syndrome of a segment that may not be written */
+	uint16_t former_head;	/* of the SRQ, for put_back() */
 };
 
 static void read_segments(const struct pd *pd, const uint8_t *at, unsigned max, struct receive *r)
@@ -50,7 +52,7 @@ static bool take_from_srq(struct srq *srq, struct receive *r)
 
 	if ((uint16_t)be32toh(__atomic_load_n(srq->dbrec, __ATOMIC_ACQUIRE)) == srq->taken)
 		return false;
-	r->index = srq->head;
+	r->index = r->former_head = srq->head;
 	next = (const void *)(srq->buf + srq->head * (size_t)srq->stride);
 	read_segments(srq->pd, (const uint8_t *)(next + 1), srq->stride / 16 - 1, r);
 	/* The link of a posted WQE is final. */
@@ -75,6 +77,18 @@ static bool take_from_ring(struct qp *qp, struct receive *r)
 static bool take_receive(struct qp *qp, struct receive *r)
 {
 	return qp->srq ? take_from_srq(qp->srq, r) : take_from_ring(qp, r);
+}
+
+/* The sender died with its data: as if the packet had never come. */
+static uint8_t put_back(struct qp *qp, const struct receive *r)
+{
+	if (qp->srq) {
+		qp->srq->head = r->former_head;
+		qp->srq->taken--;
+	} else {
+		qp->rq_taken--;
+	}
+	return NOT_READY;
 }
 
 static void push_error(struct qp *qp, uint16_t index, uint8_t syndrome)
@@ -191,6 +205,7 @@ static uint8_t do_send(struct qp *qp, const struct message *m)
 	};
 	uint64_t grh = qp->type == IB_UVERBS_QPT_UD ? 40 : 0;
 	struct receive r;
+	int err;
 
 	if (!take_receive(qp, &r))
 		return RNR;
@@ -201,7 +216,10 @@ static uint8_t do_send(struct qp *qp, const struct message *m)
 	if (grh && m->grh)
 		write_grh(m, &r);
 	skip(&r, grh);
-	if (payload_copy(m->pid, m->seg, m->segs, r.seg, r.segs, m->length, false))
+	err = payload_copy(m->pid, m->seg, m->segs, r.seg, r.segs, m->length, false);
+	if (err == ESRCH)
+		return put_back(qp, &r);
+	if (err)
 		return refuse(qp, &r, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, NAK_OP);
 	push_receive(qp, m, &r, opcode[m->opcode], m->length + grh);
 	return ACK;
@@ -225,16 +243,30 @@ static uint8_t do_write(struct qp *qp, const struct message *m)
 	struct receive r;
 	struct range to;
 	uint8_t bad = remote_range(qp, m, m->length, IBV_ACCESS_REMOTE_WRITE, &to);
+	int err;
 
 	if (bad)
 		return bad;
 	if (m->opcode == MLX5_OPCODE_RDMA_WRITE_IMM && !take_receive(qp, &r))
 		return RNR;
-	if (payload_copy(m->pid, m->seg, m->segs, &to, 1, m->length, false))
+	err = payload_copy(m->pid, m->seg, m->segs, &to, 1, m->length, false);
+	if (err == ESRCH)
+		return m->opcode == MLX5_OPCODE_RDMA_WRITE_IMM ? put_back(qp, &r) : NOT_READY;
+	if (err)
 		return NAK_ACCESS;
 	if (m->opcode == MLX5_OPCODE_RDMA_WRITE_IMM)
 		push_receive(qp, m, &r, MLX5_CQE_RESP_WR_IMM, m->length);
 	return ACK;
+}
+
+/* The answer to a read or an atomic: straight into the requester's memory. */
+static uint8_t give_back(const struct message *m, const struct range *from, uint64_t len)
+{
+	int err = payload_copy(m->pid, m->seg, m->segs, from, 1, len, true);
+
+	if (err == ESRCH)
+		return NOT_READY;
+	return err ? BAD_LOCAL : ACK;
 }
 
 static uint8_t do_read(struct qp *qp, const struct message *m)
@@ -244,7 +276,7 @@ static uint8_t do_read(struct qp *qp, const struct message *m)
 
 	if (bad)
 		return bad;
-	return payload_copy(m->pid, m->seg, m->segs, &from, 1, m->length, true) ? BAD_LOCAL : ACK;
+	return give_back(m, &from, m->length);
 }
 
 static uint8_t do_atomic(struct qp *qp, const struct message *m)
@@ -268,7 +300,7 @@ static uint8_t do_atomic(struct qp *qp, const struct message *m)
 		__atomic_compare_exchange_n(word, &old, m->swap, false, __ATOMIC_SEQ_CST,
 					    __ATOMIC_SEQ_CST);
 	}
-	return payload_copy(m->pid, m->seg, m->segs, &result, 1, 8, true) ? BAD_LOCAL : ACK;
+	return give_back(m, &result, 8);
 }
 
 static uint8_t perform(struct qp *qp, const struct message *m)
@@ -317,7 +349,8 @@ void responder_request(const struct message *m)
 		if (status == ACK)
 			qp->expected_psn = (qp->expected_psn + 1) & 0xffffff;
 		/* A reliable QP that refused a request is in error, as its peer will be. */
-		else if (status != RNR && qp->type == IB_UVERBS_QPT_RC && qp->state != IBV_QPS_ERR)
+		else if (status != RNR && status != NOT_READY && qp->type == IB_UVERBS_QPT_RC &&
+			 qp->state != IBV_QPS_ERR)
 			qp_set_state(qp, IBV_QPS_ERR);
 	}
 	answer(m, status, qp ? qp->attr.min_rnr_timer : 0);

@@ -793,7 +793,7 @@ static void many(unsigned n)
 	ok(i == n, "%u QPs are made and connected (%.1f s)", n, made);
 	ok(made - half < 2 * half + 1, "the second half as fast as the first");
 	start = now();
-	while (i--)
+	for (n = i, i = 0; i < n; i++)
 		ibv_destroy_qp(qp[i]);
 	ok(ibv_destroy_cq(cq) == 0, "and destroyed (%.1f s)", now() - start);
 	free(qp);

@@ -58,7 +58,8 @@ int wire_open(void)
 	for (int i = 0; i < NIC_IDS; i++)
 		to_nic[i] = (struct queue){ NULL, &to_nic[i].first };
 	backlog = 0;
-	sock = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	sock = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+			    0);
 	if (sock < 0)
 		return errno;
 	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
@@ -227,7 +228,8 @@ static unsigned cut(struct iovec *iov, const struct range *r, unsigned n, uint64
 /*
  * Copies len bytes between another process (or this one: the detour by the kernel
  * turns a wild address into an error instead of a signal) and this one. By bare
- * system calls, because sanitizers replace the functions.
+ * system calls, because sanitizers replace the functions. 0, EFAULT, or ESRCH when
+ * the process is gone.
  */
 int payload_copy(pid_t pid, const struct range *theirs, unsigned n_theirs,
 		 const struct range *ours, unsigned n_ours, uint64_t len, bool to_them)
@@ -239,11 +241,11 @@ int payload_copy(pid_t pid, const struct range *theirs, unsigned n_theirs,
 		uint64_t most = len - done < 1 << 20 ? len - done : 1 << 20;
 		unsigned na = cut(a, ours, n_ours, done, most);
 		unsigned nb = cut(b, theirs, n_theirs, done, most);
-		long n = syscall(to_them ? SYS_process_vm_writev : SYS_process_vm_readv, pid, a, na,
-				 b, nb, 0);
+		long n = syscall(to_them ? SYS_process_vm_writev : SYS_process_vm_readv, (long)pid,
+				 a, (long)na, b, (long)nb, 0l);
 
 		if (n <= 0)
-			return EFAULT;
+			return n < 0 && errno == ESRCH ? ESRCH : EFAULT;
 		done += (uint64_t)n;
 	}
 	return 0;
