@@ -1,0 +1,163 @@
+# shellcheck shell=bash disable=SC2034 # variables for those who include this
+# SPDX-License-Identifier: MIT
+#
+# For the scripts of this folder: to run a program of it bare and guarded, to read the report while it
+# waits and afterwards, and to compare that with what the program says it did (verbs_pair.h).
+#
+# Environment: QPG_BUILD and QPG_SRC, the build and source trees; QPG_DEVICE and QPG_GID, the device and
+# the index of its GID; QPG_PRELOAD, what to preload besides the guard (the device itself, where it is
+# played by a library), or nothing. Without QPG_DEVICE the mlx5 device of tests/device is taken.
+set -u
+
+QPG_SRC=${QPG_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)}
+QPG_BUILD=${QPG_BUILD:-$QPG_SRC/build}
+apps=$QPG_BUILD/tests/apps
+guard_library=$QPG_BUILD/.libs/libqpguard.so
+qpguard=$QPG_BUILD/qpguard
+if [ -z "${QPG_DEVICE-}" ]; then
+	QPG_DEVICE=mlx5_0
+	QPG_GID=0
+	QPG_PRELOAD=$QPG_BUILD/tests/device/.libs/mlx5dev.so
+fi
+export QPG_DEVICE QPG_GID=${QPG_GID:-0}
+preload=${QPG_PRELOAD-}
+
+# Nothing of the caller's own settings takes part.
+for variable in $(compgen -e QPGUARD); do
+	unset "$variable"
+done
+
+tests=0
+failures=0
+work=$(mktemp -d /dev/shm/qpguard-apps.XXXXXX) || exit 1
+state=
+settings=()
+trap 'rm -rf "$work"' EXIT
+
+ok() {
+	tests=$((tests + 1))
+	echo "ok $tests - $1"
+}
+
+# What follows the text helps whoever looks for the reason.
+not_ok() {
+	tests=$((tests + 1))
+	failures=$((failures + 1))
+	echo "not ok $tests - $1"
+	shift
+	[ $# = 0 ] || printf '%s\n' "$@" | head -n 40 | sed 's/^/# /'
+}
+
+skip() {
+	tests=$((tests + 1))
+	echo "ok $tests - $1 # SKIP $2"
+}
+
+is() {
+	if [ "$2" = "$3" ]; then
+		ok "$1"
+	else
+		not_ok "$1" "got:  $2" "want: $3"
+	fi
+}
+
+finish() {
+	echo "1..$tests"
+	[ "$failures" = 0 ]
+	exit
+}
+
+# An empty folder for state files, and no settings.
+fresh() {
+	state=$(mktemp -d "$work/state.XXXXXX")
+	settings=()
+}
+
+# NAME=VALUE...: variables of the guard for the runs that follow, until fresh.
+set_for_guard() {
+	settings+=("$@")
+}
+
+on_rxe() {
+	[[ $QPG_DEVICE == rxe* ]]
+}
+
+# Runs a program without the guard.
+bare() {
+	env ${preload:+LD_PRELOAD="$preload"} "$apps/$1" "${@:2}" </dev/null
+}
+
+# Runs a program under guard, its state file in $state.
+guarded() {
+	env LD_PRELOAD="$guard_library${preload:+:$preload}" QPGUARD_DIR="$state" "${settings[@]}" \
+		"$apps/$1" "${@:2}"
+}
+
+# What the report says: FILTER of jq, applied to the one process in $state (FILTER may start with .processes
+# where there are several).
+json() {
+	"$qpguard" report --format json --verbose "$state" >"$work/report" 2>"$work/report.err" || {
+		cat "$work/report.err"
+		return 1
+	}
+	case $1 in
+	.processes*) jq -rc "$1" "$work/report" ;;
+	*) jq -rc ".processes[0] | $1" "$work/report" ;;
+	esac
+}
+
+# TEXT FILTER VALUE: the report says so.
+expect() {
+	is "$1" "$(json "$2" 2>&1)" "$3"
+}
+
+# Numbers of QPs and what differs from one run to the next are masked.
+masked() {
+	sed -E 's/qp=[0-9]+/qp=N/; s/0x[0-9a-f]+/0xN/g; /^qpguard/d'
+}
+
+# PROGRAM ARGS...: runs it bare, then guarded, where the report is read at each step. It must have said
+# what the program says, and the guarded run must print what the bare run printed.
+follow() {
+	local line text=$* difference steps=() i
+	bare "$@" >"$work/bare" 2>"$work/bare.err"
+	is "$text: bare, it runs to its end" "$?$(grep '^Bail' "$work/bare")" 0
+	: >"$work/guarded"
+	: >"$work/reports"
+	coproc program { guarded "$@" 2>"$work/guarded.err"; }
+	local to=${program[1]} from=${program[0]} pid=$program_PID
+	while IFS= read -r line <&"$from"; do
+		echo "$line"
+		case $line in
+		step\ *)
+			"$qpguard" report --format json --verbose "$state" >>"$work/reports" 2>&1
+			steps+=("${line#step }")
+			echo >&"$to"
+			;;
+		esac
+	done >"$work/guarded"
+	wait "$pid" 2>/dev/null
+	is "$text: guarded, it runs to its end" "$?$(grep '^Bail' "$work/guarded")" 0
+	jq -rn --rawfile truth "$work/guarded" --slurpfile reports "$work/reports" \
+		-f "$QPG_SRC/tests/apps/compare.jq" >"$work/differences" 2>&1 ||
+		not_ok "$text: the reports can be compared" "$(cat "$work/differences")"
+	for ((i = 0; i < ${#steps[@]}; i++)); do
+		if difference=$(grep "^$i " "$work/differences"); then
+			not_ok "$text: the report is right after: ${steps[i]}" "${difference//$'\n'$i /$'\n'}"
+		else
+			ok "$text: the report is right after: ${steps[i]}"
+		fi
+	done
+	same_output "$text: guarded, it does what it does bare" "$work/bare" "$work/guarded"
+	same_output "$text: guarded, it prints the errors that it prints bare" \
+		"$work/bare.err" "$work/guarded.err"
+}
+
+same_output() {
+	local difference
+	if difference=$(diff <(masked <"$2") <(masked <"$3")); then
+		ok "$1"
+	else
+		not_ok "$1" "$difference"
+	fi
+}

@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Refused posts: the program tallies them by what it did, and the report says the same numbers.
+here=$(cd "$(dirname "$0")" && pwd -P)
+# shellcheck source=tests/apps/lib.sh
+. "$here/lib.sh"
+
+for what in full lists sges inline early other receives srq datagrams; do
+	fresh
+	follow refusals "$what"
+done
+finish
