@@ -41,6 +41,8 @@ static struct builder builder;
 static struct model model;
 static struct statefile *file;
 static char why[STATEFILE_WHY_BYTES];
+static json_t *roots[8]; /* of this test, for end() to free */
+static unsigned int root_count;
 
 static void begin(void)
 {
@@ -58,6 +60,8 @@ static void end(void)
 {
 	char command[128];
 
+	while (root_count)
+		json_decref(roots[--root_count]);
 	statefile_close(file);
 	builder_free(&builder);
 	snprintf(command, sizeof(command), "rm -rf %s", folder);
@@ -116,6 +120,8 @@ static json_t *json_process(bool verbose)
 
 	ck_assert_msg(root != NULL, "line %d: %s", error.line, error.text);
 	free(text);
+	ck_assert_uint_lt(root_count, 8);
+	roots[root_count++] = root;
 	return json_array_get(json_object_get(root, "processes"), 0);
 }
 
