@@ -107,8 +107,8 @@ static int get_context(struct context *ctx, struct args *a)
 		.num_ports = 1,
 		.response_length = sizeof(drv),
 		.cqe_version = 1,
-		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE |
-				 MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
+		.cmds_supp_uhw =
+			MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
@@ -196,14 +196,14 @@ static int query_port(struct args *a)
 		.pkey_tbl_len = 1,
 		.lid = 1,
 		.sm_lid = 1,
-		.state = 4,	   /* active */
-		.max_mtu = 5,	   /* 4096 */
+		.state = 4,   /* active */
+		.max_mtu = 5, /* 4096 */
 		.active_mtu = 5,
 		.max_vl_num = 4,
-		.active_width = 2, /* 4X */
+		.active_width = 2,  /* 4X */
 		.active_speed = 32, /* EDR */
-		.phys_state = 5,   /* link up */
-		.link_layer = 1,   /* InfiniBand */
+		.phys_state = 5,    /* link up */
+		.link_layer = 1,    /* InfiniBand */
 	};
 	struct ib_uverbs_query_port req;
 
@@ -473,8 +473,8 @@ static void trace(const struct ib_uverbs_ioctl_hdr *h, uint32_t command, int err
 	char line[160];
 	int n, fd = openat(AT_FDCWD, limits.trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
-	n = snprintf(line, sizeof(line), "%d object %#x method %#x command %#x: %s\n",
-		     (int)nic.pid, h->object_id, h->method_id, command, strerrorname_np(err));
+	n = snprintf(line, sizeof(line), "%d object %#x method %#x command %#x: %s\n", (int)nic.pid,
+		     h->object_id, h->method_id, command, strerrorname_np(err));
 	if (fd >= 0 && write(fd, line, (size_t)n) < 0)
 		dprintf(STDERR_FILENO, "mlx5dev: %s: cannot write\n", limits.trace);
 	if (fd >= 0)

@@ -61,7 +61,8 @@ void cq_push(struct cq *cq, const struct qp *qp, const struct completion *c)
 	fill(&e, qp, c);
 	e.op_own = (uint8_t)(c->opcode << 4 | !!(cq->pi & cq->count));
 	/* Of 128 bytes the second half is the entry. */
-	write_entry(cq->buf + (cq->pi & (cq->count - 1)) * (size_t)cq->stride + cq->stride - 64, &e);
+	write_entry(cq->buf + (cq->pi & (cq->count - 1)) * (size_t)cq->stride + cq->stride - 64,
+		    &e);
 	cq->pi = (cq->pi + 1) & 0xffffff;
 	if (c->solicited || c->syndrome)
 		cq->last_solicited = cq->pi;

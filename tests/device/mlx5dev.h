@@ -67,17 +67,17 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 
-#define UVERBS_NAME	"uverbs99"
-#define UVERBS_PATH	"/dev/infiniband/" UVERBS_NAME
-#define PAGE_BYTES	4096u
-#define HANDLE_BITS	17
-#define HANDLE_MASK	((1u << HANDLE_BITS) - 1)
-#define NIC_IDS		128
-#define MAX_UARS	2048
-#define WINDOW		16	/* requests of one QP on the wire at a time */
-#define MAX_SEGS	64	/* data segments of one WQE: its size has 6 bits of 16 bytes */
-#define MAX_WQE		1024
-#define NODE_GUID	0x0002c90300000001ull
+#define UVERBS_NAME "uverbs99"
+#define UVERBS_PATH "/dev/infiniband/" UVERBS_NAME
+#define PAGE_BYTES  4096u
+#define HANDLE_BITS 17
+#define HANDLE_MASK ((1u << HANDLE_BITS) - 1)
+#define NIC_IDS	    128
+#define MAX_UARS    2048
+#define WINDOW	    16 /* requests of one QP on the wire at a time */
+#define MAX_SEGS    64 /* data segments of one WQE: its size has 6 bits of 16 bytes */
+#define MAX_WQE	    1024
+#define NODE_GUID   0x0002c90300000001ull
 
 /* ---- lists: each object sits in at most one list per member ---- */
 
@@ -105,7 +105,7 @@ static inline void list_del(struct node *n)
 	list_init(n);
 }
 
-#define owner_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define owner_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* ---- limits.c ---- */
 
@@ -127,18 +127,18 @@ void limits_read(void);
 struct context {
 	struct node all;
 	int fd;
-	int async_peer;		/* our end of the asynchronous event pipe */
-	struct node objects;	/* struct object.of_context */
-	struct node uars;	/* struct uar.of_uars */
+	int async_peer;	     /* our end of the asynchronous event pipe */
+	struct node objects; /* struct object.of_context */
+	struct node uars;    /* struct uar.of_uars */
 };
 
 /* The head of everything that has a handle. */
 struct object {
 	enum kind kind;
 	uint32_t handle;
-	uint32_t users;		/* objects that point to this one; busy while > 0 */
-	uint64_t pages;		/* pinned for it */
-	uint64_t db_page;	/* page of its doorbell record, 0 if none */
+	uint32_t users;	  /* objects that point to this one; busy while > 0 */
+	uint64_t pages;	  /* pinned for it */
+	uint64_t db_page; /* page of its doorbell record, 0 if none */
 	struct context *ctx;
 	struct node of_context;
 };
@@ -156,18 +156,18 @@ struct mr {
 
 struct uar {
 	struct object o;
-	struct node qps;	/* struct qp.of_uar: those that may send */
+	struct node qps; /* struct qp.of_uar: those that may send */
 	struct node of_uars;
-	bool lapped;		/* a doorbell may have been overwritten unseen */
+	bool lapped; /* a doorbell may have been overwritten unseen */
 };
 
 /* A completion channel: the program holds the read end of a pipe. */
 struct channel {
 	struct node all;
-	int fd;			/* the program's descriptor, -1 once it closed it */
-	int read_fd, write_fd;	/* ours, non-blocking */
+	int fd;		       /* the program's descriptor, -1 once it closed it */
+	int read_fd, write_fd; /* ours, non-blocking */
 	uint32_t users;
-	struct node cqs;	/* struct cq.of_channel */
+	struct node cqs; /* struct cq.of_channel */
 };
 
 struct cq {
@@ -181,17 +181,17 @@ struct cq {
 	struct channel *channel;
 	struct node of_channel;
 	bool armed, solicited_only, event_waits;
-	uint32_t arm_seen;	/* the arm record as last read */
-	uint32_t arm_ci;	/* consumer index the program armed with */
-	uint32_t announced;	/* entries up to here have had their event */
+	uint32_t arm_seen;  /* the arm record as last read */
+	uint32_t arm_ci;    /* consumer index the program armed with */
+	uint32_t announced; /* entries up to here have had their event */
 	uint32_t last_solicited;
-	uint32_t events;	/* written to the channel */
+	uint32_t events; /* written to the channel */
 };
 
 struct srq {
 	struct object o;
 	struct pd *pd;
-	struct cq *cq;		/* of an XRC SRQ */
+	struct cq *cq; /* of an XRC SRQ */
 	uint8_t *buf;
 	volatile __be32 *dbrec;
 	uint32_t stride, max_wr, max_sge, limit;
@@ -215,7 +215,7 @@ struct qp {
 	uint32_t type, number, user_index, generation;
 	bool sig_all, signature;
 	struct ib_uverbs_qp_cap cap;
-	struct ib_uverbs_modify_qp attr;	/* as last set */
+	struct ib_uverbs_modify_qp attr; /* as last set */
 	uint32_t state;
 
 	uint8_t *sq, *rq;
@@ -223,11 +223,11 @@ struct qp {
 	uint32_t sq_blocks, rq_wqes, rq_shift;
 
 	/* requester */
-	uint16_t next;		/* block index of the next WQE to start */
-	uint32_t una_psn;	/* PSN of window[first] */
+	uint16_t next;	  /* block index of the next WQE to start */
+	uint32_t una_psn; /* PSN of window[first] */
 	unsigned first, flying;
 	struct inflight window[WINDOW];
-	uint64_t wake_at;	/* when to go on after RNR or a silent peer, ns */
+	uint64_t wake_at; /* when to go on after RNR or a silent peer, ns */
 	unsigned rnr_left, retry_left;
 	struct node of_uar, waiting;
 	/* responder */
@@ -239,15 +239,15 @@ struct qp {
 struct nic {
 	pthread_mutex_t lock;
 	bool running;
-	int id;			/* -1: none yet */
+	int id; /* -1: none yet */
 	pid_t pid;
-	uint8_t *uar_pages;	/* the NIC's view of all doorbell pages */
+	uint8_t *uar_pages; /* the NIC's view of all doorbell pages */
 	int uar_fd;
 	struct node contexts, channels;
-	struct node waiting;	/* QPs with something in flight or a timer */
-	struct node in_error;	/* QPs whose late receives must be flushed */
-	unsigned ready_qps;	/* in RTS: their doorbells must be watched */
-	unsigned waiting_events;	/* that found the pipe of their channel full */
+	struct node waiting;	 /* QPs with something in flight or a timer */
+	struct node in_error;	 /* QPs whose late receives must be flushed */
+	unsigned ready_qps;	 /* in RTS: their doorbells must be watched */
+	unsigned waiting_events; /* that found the pipe of their channel full */
 };
 
 extern struct nic nic;
@@ -301,7 +301,7 @@ void args_drv_out(const struct args *a, const void *from, size_t len);
 /* ---- cq.c: completions and their events ---- */
 
 struct completion {
-	uint8_t opcode;		/* MLX5_CQE_* */
+	uint8_t opcode; /* MLX5_CQE_* */
 	uint8_t wqe_opcode, syndrome;
 	uint16_t wqe_index;
 	uint32_t length, src_qp;
@@ -341,8 +341,8 @@ int wire_fd(void);
 bool wire_alive(uint32_t qpn);
 bool wire_send(struct message *m);
 unsigned wire_poll(void);
-int payload_copy(pid_t pid, const struct range *theirs, unsigned n_theirs,
-		 const struct range *ours, unsigned n_ours, uint64_t len, bool to_them);
+int payload_copy(pid_t pid, const struct range *theirs, unsigned n_theirs, const struct range *ours,
+		 unsigned n_ours, uint64_t len, bool to_them);
 
 /* ---- nic.c, requester.c, responder.c ---- */
 
@@ -362,6 +362,6 @@ struct qp *qp_of_number(uint32_t qpn);
 
 void sysfs_publish(void);
 
-void *fresh(size_t size);	/* zeroed; ends the program when memory is out */
+void *fresh(size_t size); /* zeroed; ends the program when memory is out */
 
 #endif

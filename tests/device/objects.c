@@ -35,7 +35,7 @@ void *fresh(size_t size)
 #define FIRST_HANDLE 2
 
 struct table {
-	void **slot;		/* an object, or twice the next free handle plus one */
+	void **slot; /* an object, or twice the next free handle plus one */
 	uint32_t size, free, used;
 };
 
@@ -102,7 +102,7 @@ unsigned objects_of(enum kind kind)
 
 /* ---- pinned pages, as the kernel's ib_umem counts them ---- */
 
-static uint64_t pinned;		/* pages */
+static uint64_t pinned; /* pages */
 
 static int pin_pages(uint64_t pages)
 {

@@ -174,7 +174,8 @@ static void *map_any(void *addr, size_t len, int prot, int flags, int fd, off_t 
 		ours = context_of_fd(fd);
 		pthread_mutex_unlock(&nic.lock);
 		/* Offsets are those that alloc_uar() in commands.c gave out. */
-		if (ours && (len != PAGE_BYTES || (uint64_t)offset >= MAX_UARS * (uint64_t)PAGE_BYTES)) {
+		if (ours &&
+		    (len != PAGE_BYTES || (uint64_t)offset >= MAX_UARS * (uint64_t)PAGE_BYTES)) {
 			errno = EINVAL;
 			return MAP_FAILED;
 		}

@@ -160,7 +160,7 @@ static bool read_srq_request(struct args *a, bool extended, struct srq_request *
 	if (!ARGS_IN(a, plain))
 		return false;
 	*q = (struct srq_request){ IB_UVERBS_SRQT_BASIC, plain.pd_handle, plain.max_wr,
-				   plain.max_sge, plain.srq_limit, 0 };
+				   plain.max_sge,	 plain.srq_limit, 0 };
 	return true;
 }
 
@@ -373,10 +373,8 @@ static int find_parts(struct qp *qp, const struct ib_uverbs_ex_create_qp *q,
 static void count_parts(struct qp *qp, int by)
 {
 	struct object *parts[] = {
-		qp->pd ? &qp->pd->o : NULL,
-		qp->send_cq ? &qp->send_cq->o : NULL,
-		qp->recv_cq ? &qp->recv_cq->o : NULL,
-		qp->srq ? &qp->srq->o : NULL,
+		qp->pd ? &qp->pd->o : NULL,	      qp->send_cq ? &qp->send_cq->o : NULL,
+		qp->recv_cq ? &qp->recv_cq->o : NULL, qp->srq ? &qp->srq->o : NULL,
 		qp->uar ? &qp->uar->o : NULL,
 	};
 
@@ -492,10 +490,10 @@ static bool may_go(uint32_t from, uint32_t to)
 		[IBV_QPS_INIT] = 1 << IBV_QPS_RESET | 1 << IBV_QPS_INIT | 1 << IBV_QPS_RTR |
 				 1 << IBV_QPS_ERR,
 		[IBV_QPS_RTR] = 1 << IBV_QPS_RESET | 1 << IBV_QPS_RTS | 1 << IBV_QPS_ERR,
-		[IBV_QPS_RTS] = 1 << IBV_QPS_RESET | 1 << IBV_QPS_RTS | 1 << IBV_QPS_SQD |
-				1 << IBV_QPS_ERR,
-		[IBV_QPS_SQD] = 1 << IBV_QPS_RESET | 1 << IBV_QPS_RTS | 1 << IBV_QPS_SQD |
-				1 << IBV_QPS_ERR,
+		[IBV_QPS_RTS] =
+			1 << IBV_QPS_RESET | 1 << IBV_QPS_RTS | 1 << IBV_QPS_SQD | 1 << IBV_QPS_ERR,
+		[IBV_QPS_SQD] =
+			1 << IBV_QPS_RESET | 1 << IBV_QPS_RTS | 1 << IBV_QPS_SQD | 1 << IBV_QPS_ERR,
 		[IBV_QPS_SQE] = 1 << IBV_QPS_RESET | 1 << IBV_QPS_RTS | 1 << IBV_QPS_ERR,
 		[IBV_QPS_ERR] = 1 << IBV_QPS_RESET | 1 << IBV_QPS_ERR,
 	};
@@ -506,9 +504,9 @@ static bool may_go(uint32_t from, uint32_t to)
 /* Copies the attributes that the mask names. */
 static void take_attr(struct ib_uverbs_modify_qp *to, const struct ib_uverbs_modify_qp *from)
 {
-#define TAKE(bit, field) \
-	do { \
-		if (from->attr_mask & (bit)) \
+#define TAKE(bit, field)                         \
+	do {                                     \
+		if (from->attr_mask & (bit))     \
 			to->field = from->field; \
 	} while (0)
 	TAKE(IBV_QP_ACCESS_FLAGS, qp_access_flags);

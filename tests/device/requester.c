@@ -35,8 +35,8 @@ static uint16_t posted(const struct qp *qp)
 
 struct wqe {
 	uint8_t byte[MAX_WQE];
-	uint32_t start, ring;	/* where it lies in the send ring, and the ring's size */
-	unsigned size, at;	/* bytes, and how far it is read */
+	uint32_t start, ring; /* where it lies in the send ring, and the ring's size */
+	unsigned size, at;    /* bytes, and how far it is read */
 	uint8_t opcode, flags;
 };
 
@@ -346,9 +346,9 @@ static void not_ready(struct qp *qp)
 static void receiver_not_ready(struct qp *qp, uint32_t timer)
 {
 	/* rdma: "min RNR NAK timer", in units of 10 us; 0 is the longest */
-	static const uint32_t wait[32] = { 65536, 1,   2,   3,	 4,   6,   8,	 12,
-					   16,	  24,  32,  48,	 64,  96,  128,	 192,
-					   256,	  384, 512, 768, 1024, 1536, 2048, 3072,
+	static const uint32_t wait[32] = { 65536, 1,	2,    3,     4,	    6,	   8,	  12,
+					   16,	  24,	32,   48,    64,    96,	   128,	  192,
+					   256,	  384,	512,  768,   1024,  1536,  2048,  3072,
 					   4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152 };
 
 	if (qp->attr.rnr_retry != 7 && !qp->rnr_left) {
@@ -411,8 +411,8 @@ unsigned requester_run(struct qp *qp)
 		qp->wake_at = 0;
 	}
 	while (can_send(qp) && qp->flying < WINDOW && qp->next != posted(qp)) {
-		if (qp->flying && qp->window[(qp->first + qp->flying - 1) % WINDOW].state ==
-					  FAILED_HERE)
+		if (qp->flying &&
+		    qp->window[(qp->first + qp->flying - 1) % WINDOW].state == FAILED_HERE)
 			break;
 		start_one(qp);
 		settle_local(qp);

@@ -18,8 +18,8 @@ struct receive {
 	unsigned segs;
 	struct range seg[MAX_SEGS + 1];
 	uint64_t room;
-	int bad;		/* syndrome of a segment that may not be written */
-	uint16_t former_head;	/* of the SRQ, for put_back() */
+	int bad;	      /* syndrome of a segment that may not be written */
+	uint16_t former_head; /* of the SRQ, for put_back() */
 };
 
 static void read_segments(const struct pd *pd, const uint8_t *at, unsigned max, struct receive *r)
@@ -65,7 +65,8 @@ static bool take_from_ring(struct qp *qp, struct receive *r)
 {
 	const uint8_t *wqe;
 
-	if (!qp->rq_wqes || (uint16_t)be32toh(__atomic_load_n(&qp->dbrec[0], __ATOMIC_ACQUIRE)) == qp->rq_taken)
+	if (!qp->rq_wqes ||
+	    (uint16_t)be32toh(__atomic_load_n(&qp->dbrec[0], __ATOMIC_ACQUIRE)) == qp->rq_taken)
 		return false;
 	r->index = qp->rq_taken++;
 	wqe = qp->rq + ((size_t)(r->index & (qp->rq_wqes - 1)) << qp->rq_shift);

@@ -86,11 +86,18 @@ static void to_init(struct ibv_qp *qp, int access)
 
 static void connect_to(struct ibv_qp *qp, uint32_t peer, const struct options *o)
 {
-	struct ibv_qp_attr r = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
-				 .dest_qp_num = peer, .rq_psn = 7, .min_rnr_timer = 10,
-				 .max_dest_rd_atomic = 1, .ah_attr = { .dlid = 1, .port_num = 1 } };
-	struct ibv_qp_attr s = { .qp_state = IBV_QPS_RTS, .sq_psn = 7, .max_rd_atomic = 1,
-				 .timeout = (uint8_t)o->timeout, .retry_cnt = (uint8_t)o->retry,
+	struct ibv_qp_attr r = { .qp_state = IBV_QPS_RTR,
+				 .path_mtu = IBV_MTU_1024,
+				 .dest_qp_num = peer,
+				 .rq_psn = 7,
+				 .min_rnr_timer = 10,
+				 .max_dest_rd_atomic = 1,
+				 .ah_attr = { .dlid = 1, .port_num = 1 } };
+	struct ibv_qp_attr s = { .qp_state = IBV_QPS_RTS,
+				 .sq_psn = 7,
+				 .max_rd_atomic = 1,
+				 .timeout = (uint8_t)o->timeout,
+				 .retry_cnt = (uint8_t)o->retry,
 				 .rnr_retry = (uint8_t)o->rnr_retry };
 	int rm = IBV_QP_STATE, sm = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
@@ -109,8 +116,7 @@ static void connect_to(struct ibv_qp *qp, uint32_t peer, const struct options *o
 
 static struct end make_end(const struct options *o)
 {
-	struct ibv_qp_init_attr a = { .qp_type = o->type, .sq_sig_all = o->sig_all,
-				      .srq = o->srq };
+	struct ibv_qp_init_attr a = { .qp_type = o->type, .sq_sig_all = o->sig_all, .srq = o->srq };
 	struct end e = { .srq = o->srq };
 
 	e.cq = ibv_create_cq(ctx, 4 * o->depth, NULL, o->channel, 0);
@@ -121,7 +127,8 @@ static struct end make_end(const struct options *o)
 				     (uint32_t)o->inline_data };
 	e.qp = ibv_create_qp(pd, &a);
 	need(e.qp, "QP");
-	to_init(e.qp, o->no_remote ? 0 : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	to_init(e.qp, o->no_remote ? 0
+				   : IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 					     IBV_ACCESS_REMOTE_ATOMIC);
 	return e;
 }
@@ -160,10 +167,14 @@ static const struct options RC = { .type = IBV_QPT_RC, .rnr_retry = 7, .retry = 
 
 /* ---- posting and polling ---- */
 
-static struct ibv_send_wr send_wr(uint64_t id, enum ibv_wr_opcode op, int flags, struct ibv_sge *sge)
+static struct ibv_send_wr send_wr(uint64_t id, enum ibv_wr_opcode op, int flags,
+				  struct ibv_sge *sge)
 {
-	return (struct ibv_send_wr){ .wr_id = id, .opcode = op, .send_flags = (unsigned)flags,
-				     .sg_list = sge, .num_sge = 1 };
+	return (struct ibv_send_wr){ .wr_id = id,
+				     .opcode = op,
+				     .send_flags = (unsigned)flags,
+				     .sg_list = sge,
+				     .num_sge = 1 };
 }
 
 static struct ibv_sge at(size_t offset, uint32_t len)
@@ -189,7 +200,7 @@ static int post_recv(struct end *e, uint64_t id, size_t offset, uint32_t len)
 /* The next completion, or a status of -1 after two seconds. */
 static struct ibv_wc next_wc(struct end *e)
 {
-	struct ibv_wc wc = { .status = (enum ibv_wc_status) -1 };
+	struct ibv_wc wc = { .status = (enum ibv_wc_status) - 1 };
 	double until = now() + 2;
 
 	while (ibv_poll_cq(e->cq, 1, &wc) == 0 && now() < until)
@@ -235,8 +246,8 @@ static void geometry(void)
 		a.cap = rows[i].ask;
 		qp = ibv_create_qp(pd, &a);
 		ok(qp && !memcmp(&a.cap, &rows[i].get, sizeof(a.cap)),
-		   "QP type %d: %u x %u sends are given as %u", rows[i].type, rows[i].ask.max_send_wr,
-		   rows[i].ask.max_send_sge, rows[i].get.max_send_wr);
+		   "QP type %d: %u x %u sends are given as %u", rows[i].type,
+		   rows[i].ask.max_send_wr, rows[i].ask.max_send_sge, rows[i].get.max_send_wr);
 		if (qp)
 			ibv_destroy_qp(qp);
 	}
@@ -250,15 +261,20 @@ static void geometry(void)
 static void xrc(void)
 {
 	struct ibv_cq *cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
-	struct ibv_qp_init_attr_ex a = { .qp_type = IBV_QPT_XRC_SEND, .send_cq = cq, .pd = pd,
+	struct ibv_qp_init_attr_ex a = { .qp_type = IBV_QPT_XRC_SEND,
+					 .send_cq = cq,
+					 .pd = pd,
 					 .comp_mask = IBV_QP_INIT_ATTR_PD,
 					 .cap = { .max_send_wr = 128, .max_send_sge = 1 } };
-	struct ibv_xrcd_init_attr d = { .comp_mask = IBV_XRCD_INIT_ATTR_FD |
-						     IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1 };
+	struct ibv_xrcd_init_attr d = { .comp_mask =
+						IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+					.fd = -1 };
 	struct ibv_srq_init_attr_ex s = { .comp_mask = IBV_SRQ_INIT_ATTR_TYPE |
-					  IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ |
-					  IBV_SRQ_INIT_ATTR_PD,
-					  .srq_type = IBV_SRQT_XRC, .pd = pd, .cq = cq,
+						       IBV_SRQ_INIT_ATTR_XRCD |
+						       IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
+					  .srq_type = IBV_SRQT_XRC,
+					  .pd = pd,
+					  .cq = cq,
 					  .attr = { .max_wr = 10, .max_sge = 1 } };
 	struct ibv_qp *qp = ibv_create_qp_ex(ctx, &a);
 	struct ibv_srq *srq = NULL;
@@ -288,9 +304,10 @@ static void sends(void)
 	post_send(&e[0], wr);
 	wc = next_wc(&e[1]);
 	ok(is(wc, 2, IBV_WC_SUCCESS) && wc.byte_len == 100 && wc.wc_flags & IBV_WC_WITH_IMM &&
-	   wc.imm_data == htobe32(0xabcd) && wc.qp_num == e[1].qp->qp_num,
+		   wc.imm_data == htobe32(0xabcd) && wc.qp_num == e[1].qp->qp_num,
 	   "a send with immediate data is received");
-	ok(memory[4096] == 'a' && memory[4195] == 'a' && !memory[4196], "with its bytes and no more");
+	ok(memory[4096] == 'a' && memory[4195] == 'a' && !memory[4196],
+	   "with its bytes and no more");
 	wc = next_wc(&e[0]);
 	ok(is(wc, 1, IBV_WC_SUCCESS) && wc.opcode == IBV_WC_SEND, "and completes at the sender");
 	ok(drop_pair(e) == 0, "the pair is destroyed");
@@ -418,7 +435,8 @@ static void local_errors(void)
 	wr.wr.rdma.remote_addr = (uintptr_t)memory;
 	wr.wr.rdma.rkey = mr->rkey;
 	post_send(&e[0], wr);
-	ok(is(next_wc(&e[0]), 1, IBV_WC_REM_INV_REQ_ERR), "a QP that allows no writes refuses them");
+	ok(is(next_wc(&e[0]), 1, IBV_WC_REM_INV_REQ_ERR),
+	   "a QP that allows no writes refuses them");
 	drop_pair(e);
 
 	make_pair(e, RC);
@@ -467,7 +485,8 @@ static void receiver_not_ready(void)
 
 static void flush_and_reset(void)
 {
-	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR }, reset = { .qp_state = IBV_QPS_RESET };
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR },
+			   reset = { .qp_state = IBV_QPS_RESET };
 	struct ibv_sge s = at(0, 8);
 	struct end e[2];
 	unsigned good = 0;
@@ -596,17 +615,19 @@ static void shared_receives(void)
 
 static void extended(void)
 {
-	struct ibv_cq_init_attr_ex ca = { .cqe = 16, .wc_flags = IBV_WC_EX_WITH_QP_NUM |
-					  IBV_WC_EX_WITH_BYTE_LEN |
-					  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP };
+	struct ibv_cq_init_attr_ex ca = { .cqe = 16,
+					  .wc_flags = IBV_WC_EX_WITH_QP_NUM |
+						      IBV_WC_EX_WITH_BYTE_LEN |
+						      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP };
 	struct ibv_poll_cq_attr none = { 0 };
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(ctx, &ca);
-	struct ibv_qp_init_attr_ex qa = { .qp_type = IBV_QPT_RC, .pd = pd,
-					  .comp_mask = IBV_QP_INIT_ATTR_PD |
-						       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-					  .send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE |
-							    IBV_QP_EX_WITH_SEND,
-					  .cap = { 128, 128, 1, 1, 0 } };
+	struct ibv_qp_init_attr_ex qa = {
+		.qp_type = IBV_QPT_RC,
+		.pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_SEND,
+		.cap = { 128, 128, 1, 1, 0 }
+	};
 	struct ibv_qp_ex *qx;
 	struct end e;
 	double until;
@@ -630,7 +651,7 @@ static void extended(void)
 	for (until = now() + 2; ibv_start_poll(cq, &none) && now() < until;)
 		usleep(100);
 	ok(cq->wr_id == 72 && cq->status == IBV_WC_SUCCESS &&
-	   ibv_wc_read_qp_num(cq) == e.qp->qp_num && ibv_wc_read_completion_ts(cq),
+		   ibv_wc_read_qp_num(cq) == e.qp->qp_num && ibv_wc_read_completion_ts(cq),
 	   "and an extended CQ tells of it");
 	ibv_end_poll(cq);
 	ok(!ibv_destroy_qp(e.qp) && !ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), "both are destroyed");
@@ -639,8 +660,9 @@ static void extended(void)
 static void datagrams(void)
 {
 	struct options o = { .type = IBV_QPT_UD };
-	struct ibv_ah_attr aa = { .dlid = 1, .port_num = 1, .is_global = 1,
-				  .grh = { .hop_limit = 1 } };
+	struct ibv_ah_attr aa = {
+		.dlid = 1, .port_num = 1, .is_global = 1, .grh = { .hop_limit = 1 }
+	};
 	struct ibv_sge s = at(0, 32);
 	struct ibv_send_wr wr = send_wr(1, IBV_WR_SEND, IBV_SEND_SIGNALED, &s);
 	struct end e[2];
@@ -656,7 +678,7 @@ static void datagrams(void)
 	post_send(&e[0], wr);
 	wc = next_wc(&e[1]);
 	ok(is(wc, 2, IBV_WC_SUCCESS) && wc.byte_len == 72 && wc.src_qp == e[0].qp->qp_num &&
-	   wc.wc_flags & IBV_WC_GRH && memory[4096 + 40] == 'u',
+		   wc.wc_flags & IBV_WC_GRH && memory[4096 + 40] == 'u',
 	   "a datagram comes after 40 bytes of GRH, with the sender's number");
 	ok(is(next_wc(&e[0]), 1, IBV_WC_SUCCESS), "and completes");
 	wr.wr.ud.remote_qkey = 0x9999;
@@ -746,8 +768,9 @@ static void contexts(void)
 
 static struct ibv_qp *small_qp(struct ibv_cq *cq)
 {
-	struct ibv_qp_init_attr a = { .qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
-				      .cap = { 1, 1, 1, 1, 0 } };
+	struct ibv_qp_init_attr a = {
+		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq, .cap = { 1, 1, 1, 1, 0 }
+	};
 
 	errno = 0;
 	return ibv_create_qp(pd, &a);
@@ -821,7 +844,7 @@ int main(int argc, char **argv)
 	} else {
 		mr = ibv_reg_mr(pd, memory, sizeof(memory),
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 		need(mr, "MR");
 		if (argc == 1)
 			geometry();

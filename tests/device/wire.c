@@ -44,8 +44,8 @@ static socklen_t address(struct sockaddr_un *a, int id)
 
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "mlx5dev/%u/%d",
-		     (unsigned)geteuid(), id);
+	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "mlx5dev/%u/%d", (unsigned)geteuid(),
+		     id);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
@@ -58,8 +58,7 @@ int wire_open(void)
 	for (int i = 0; i < NIC_IDS; i++)
 		to_nic[i] = (struct queue){ NULL, &to_nic[i].first };
 	backlog = 0;
-	sock = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
-			    0);
+	sock = (int)syscall(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (sock < 0)
 		return errno;
 	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
@@ -231,8 +230,8 @@ static unsigned cut(struct iovec *iov, const struct range *r, unsigned n, uint64
  * system calls, because sanitizers replace the functions. 0, EFAULT, or ESRCH when
  * the process is gone.
  */
-int payload_copy(pid_t pid, const struct range *theirs, unsigned n_theirs,
-		 const struct range *ours, unsigned n_ours, uint64_t len, bool to_them)
+int payload_copy(pid_t pid, const struct range *theirs, unsigned n_theirs, const struct range *ours,
+		 unsigned n_ours, uint64_t len, bool to_them)
 {
 	struct iovec a[MAX_SEGS + 1], b[MAX_SEGS + 1];
 	uint64_t done = 0;
