@@ -57,6 +57,56 @@ struct device_limits {
 	uint32_t max_srq_sge;
 };
 
+/*
+ * What the environment of the process changes about a provider's memory. Zero: nothing. Filled by
+ * shim/, since policy/ reads no environment.
+ */
+enum huge_queues { /* queues that the user wants in huge pages */
+		   HUGE_RC = 1 << 0,
+		   HUGE_UC = 1 << 1,
+		   HUGE_UD = 1 << 2,
+		   HUGE_RAW_PACKET = 1 << 3,
+		   HUGE_OTHER_QP = 1 << 4,
+		   HUGE_CQ = 1 << 5,
+		   HUGE_SRQ = 1 << 6,
+};
+struct provider_settings {
+	uint16_t cqe_bytes;   /* MLX5_CQE_SIZE; 0: not set */
+	uint16_t huge_queues; /* enum huge_queues */
+	bool qp_signature;    /* MLX5_QP_SIGNATURE: 16 bytes more of each receive request */
+};
+
+/* Limits that applications cannot read. */
+enum learned_limit {
+	LEARNED_SEND_BLOCKS,	/* blocks of a send queue */
+	LEARNED_SEND_WQE_BYTES, /* of one send request */
+	LEARNED_RECV_WQE_BYTES, /* of one receive request */
+	LEARNED_RECV_WR,	/* receive requests of a QP */
+	LEARNED_SRQ_WR,		/* receive requests of an SRQ */
+	LEARNED_LIMITS
+};
+
+/* What creations taught of one: never more than that, and never told as the device's limit. */
+struct learned {
+	uint32_t accepted; /* the most that was ever taken */
+	uint32_t refused;  /* the least that nothing else explains the refusal of; 0: none */
+};
+
+/* All that a provider's formulas depend on, besides the request. */
+struct device_facts {
+	struct device_limits limits;
+	struct provider_settings settings;
+	struct learned learned[LEARNED_LIMITS];
+};
+
+/* Where the rings of an object lie. */
+enum queue_place {
+	PLACE_UNKNOWN = 0,
+	PLACE_PROCESS, /* heap or anonymous mapping of the process, pinned by the kernel driver */
+	PLACE_KERNEL,  /* kernel memory that the process maps */
+	PLACE_DEVICE,  /* memory of the adapter */
+};
+
 /* How a byte count is known (interface: bytes.basis). */
 enum bytes_basis {
 	BASIS_NONE = 0,	    /* not known */
@@ -70,9 +120,12 @@ struct queue_bytes {
 	uint64_t sq;
 	uint64_t rq;
 	uint64_t bookkeeping; /* arrays beside the rings, headers of mappings, rounding to pages */
+	uint64_t device;      /* in the adapter's own memory: not RAM, not in the total */
 	enum bytes_basis basis;
+	enum queue_place place;
 };
 
+/* Of RAM. */
 static inline uint64_t queue_bytes_total(const struct queue_bytes *b)
 {
 	return b->sq + b->rq + b->bookkeeping;

@@ -9,34 +9,83 @@
 
 #include "caps.h"
 
+/* What is foretold of a creation. */
+enum geometry_fate {
+	FATE_UNKNOWN,  /* the kernel or the device decides, and by what is not known */
+	FATE_ACCEPTED, /* the provider's own checks pass */
+	FATE_REFUSED,
+};
+struct prediction {
+	enum geometry_fate fate;
+	int error;    /* of FATE_REFUSED: errno; 0: the provider leaves errno as it was */
+	bool guessed; /* the fate rests on a limit that nobody told: struct learned */
+	/* if accepted: */
+	struct qp_caps caps; /* effective; of an SRQ max_recv_* */
+	uint32_t cqe;
+	struct queue_bytes bytes;
+};
+
 /*
  * One provider. Each function fills *out and returns true, or returns false when this model cannot
  * tell (the caller then takes the estimate). `effective` is what the provider wrote back, or NULL
- * before creation, when the model has to predict from the request.
+ * before creation, when the model has to predict from the request. `dev` may be NULL: nothing is
+ * known of the device.
  */
 struct geometry {
 	const char *driver; /* the name of the provider: "rxe", "mlx5", ... */
 	bool (*qp)(const struct qp_request *req, const struct qp_caps *effective,
-		   const struct device_limits *dev, struct queue_bytes *out);
-	bool (*cq)(uint32_t requested_cqe, uint32_t effective_cqe, const struct device_limits *dev,
+		   const struct device_facts *dev, struct queue_bytes *out);
+	bool (*cq)(uint32_t requested_cqe, uint32_t effective_cqe, const struct device_facts *dev,
 		   struct queue_bytes *out);
-	bool (*srq)(uint32_t max_wr, uint32_t max_sge, const struct device_limits *dev,
+	bool (*srq)(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
 		    struct queue_bytes *out);
+	/* Fate and effective values; NULL: not foretold. */
+	bool (*predict_qp)(const struct qp_request *req, const struct device_facts *dev,
+			   struct prediction *out);
+	bool (*predict_cq)(uint32_t cqe, const struct device_facts *dev, struct prediction *out);
+	bool (*predict_srq)(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
+			    struct prediction *out);
+	/* How much of each hidden limit a request needs: out[LEARNED_LIMITS], 0: nothing. */
+	void (*needs_qp)(const struct qp_request *req, const struct device_facts *dev,
+			 uint32_t *out);
+	void (*needs_srq)(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
+			  uint32_t *out);
 };
 
 /* The rows. */
-extern const struct geometry geometry_rxe, geometry_estimate;
+extern const struct geometry geometry_mlx5, geometry_rxe, geometry_estimate;
 
 /* The row of `driver`, or the row of the estimate (64 bytes and 16 per SGE). Never NULL. */
 const struct geometry *geometry_of(const char *driver);
 
 /* The functions of the row, falling back to the estimate. Saturate instead of wrapping. */
 void geometry_qp_bytes(const struct geometry *g, const struct qp_request *req,
-		       const struct qp_caps *effective, const struct device_limits *dev,
+		       const struct qp_caps *effective, const struct device_facts *dev,
 		       struct queue_bytes *out);
 void geometry_cq_bytes(const struct geometry *g, uint32_t requested_cqe, uint32_t effective_cqe,
-		       const struct device_limits *dev, struct queue_bytes *out);
+		       const struct device_facts *dev, struct queue_bytes *out);
 void geometry_srq_bytes(const struct geometry *g, uint32_t max_wr, uint32_t max_sge,
-			const struct device_limits *dev, struct queue_bytes *out);
+			const struct device_facts *dev, struct queue_bytes *out);
+
+/* What will come of a request; FATE_UNKNOWN where the row cannot tell. */
+void geometry_predict_qp(const struct geometry *g, const struct qp_request *req,
+			 const struct device_facts *dev, struct prediction *out);
+void geometry_predict_cq(const struct geometry *g, uint32_t cqe, const struct device_facts *dev,
+			 struct prediction *out);
+void geometry_predict_srq(const struct geometry *g, uint32_t max_wr, uint32_t max_sge,
+			  const struct device_facts *dev, struct prediction *out);
+
+/*
+ * What a creation teaches of limits that cannot be read; `error` is its errno, 0: it was accepted.
+ * A refusal teaches only if it is of the kind that limits give (EINVAL) and if exactly one need is
+ * above all that was ever taken; an acceptance takes back what it disproves.
+ */
+void geometry_learn_qp(const struct geometry *g, const struct qp_request *req, int error,
+		       struct device_facts *dev);
+void geometry_learn_srq(const struct geometry *g, uint32_t max_wr, uint32_t max_sge, int error,
+			struct device_facts *dev);
+
+/* A limit to reckon with: `guess`, within what is learned. *guessed: creations did not pin it down. */
+uint32_t geometry_limit(const struct device_facts *dev, enum learned_limit limit, uint32_t guess);
 
 #endif

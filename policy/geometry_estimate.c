@@ -16,7 +16,7 @@ static uint64_t ring_bytes(uint32_t max_wr, uint32_t max_sge)
 }
 
 static bool estimate_qp(const struct qp_request *req, const struct qp_caps *effective,
-			const struct device_limits *dev, struct queue_bytes *out)
+			const struct device_facts *dev, struct queue_bytes *out)
 {
 	const struct qp_caps *caps = effective ? effective : &req->caps;
 	bool sends = req->type != QP_TYPE_XRC_RECV;
@@ -32,7 +32,7 @@ static bool estimate_qp(const struct qp_request *req, const struct qp_caps *effe
 }
 
 static bool estimate_cq(uint32_t requested_cqe, uint32_t effective_cqe,
-			const struct device_limits *dev, struct queue_bytes *out)
+			const struct device_facts *dev, struct queue_bytes *out)
 {
 	uint64_t entries = effective_cqe ? effective_cqe : requested_cqe;
 
@@ -41,7 +41,7 @@ static bool estimate_cq(uint32_t requested_cqe, uint32_t effective_cqe,
 	return true;
 }
 
-static bool estimate_srq(uint32_t max_wr, uint32_t max_sge, const struct device_limits *dev,
+static bool estimate_srq(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
 			 struct queue_bytes *out)
 {
 	(void)dev;

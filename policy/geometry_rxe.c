@@ -10,10 +10,7 @@
  * the same. Element sizes are those of 64-bit kernels since 5.13, which keep a 72 byte completion
  * (ib_wc) in the slot of a user's 48 byte one; older ones fit it into half the room.
  */
-#include <unistd.h>
-
-#include "geometry.h"
-#include "saturate.h"
+#include "geometry_math.h"
 
 enum {
 	QUEUE_HEADER_BYTES = 384,
@@ -26,19 +23,6 @@ enum {
 	CQ_STRUCT_BYTES = 344,
 	SRQ_STRUCT_BYTES = 208,
 };
-
-/* The smallest power of two that is at least n; n is far below 2^63 here. */
-static uint64_t power_of_two(uint64_t n)
-{
-	return n <= 1 ? 1 : 1ULL << (64 - __builtin_clzll(n - 1));
-}
-
-static uint64_t round_to_pages(uint64_t bytes)
-{
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); /* libc knows it: no system call */
-
-	return saturating_add(bytes, page - 1) / page * page;
-}
 
 static uint64_t mapping_bytes(uint32_t entries, uint64_t entry_bytes)
 {
@@ -55,7 +39,7 @@ static uint64_t recv_wqe_bytes(uint32_t max_sge)
 }
 
 static bool rxe_qp(const struct qp_request *req, const struct qp_caps *effective,
-		   const struct device_limits *dev, struct queue_bytes *out)
+		   const struct device_facts *dev, struct queue_bytes *out)
 {
 	const struct qp_caps *caps = effective ? effective : &req->caps;
 	uint64_t payload = most((uint64_t)SGE_BYTES * caps->max_send_sge, caps->max_inline_data);
@@ -67,13 +51,14 @@ static bool rxe_qp(const struct qp_request *req, const struct qp_caps *effective
 		.sq = mapping_bytes(caps->max_send_wr, SEND_WQE_BYTES + payload),
 		.bookkeeping = QP_STRUCT_BYTES,
 		.basis = BASIS_MODEL,
+		.place = PLACE_KERNEL,
 	};
 	if (!req->has_srq)
 		out->rq = mapping_bytes(caps->max_recv_wr, recv_wqe_bytes(caps->max_recv_sge));
 	return true;
 }
 
-static bool rxe_cq(uint32_t requested_cqe, uint32_t effective_cqe, const struct device_limits *dev,
+static bool rxe_cq(uint32_t requested_cqe, uint32_t effective_cqe, const struct device_facts *dev,
 		   struct queue_bytes *out)
 {
 	(void)dev;
@@ -81,11 +66,12 @@ static bool rxe_cq(uint32_t requested_cqe, uint32_t effective_cqe, const struct 
 		.rq = mapping_bytes(effective_cqe ? effective_cqe : requested_cqe, CQE_BYTES),
 		.bookkeeping = CQ_STRUCT_BYTES,
 		.basis = BASIS_MODEL,
+		.place = PLACE_KERNEL,
 	};
 	return true;
 }
 
-static bool rxe_srq(uint32_t max_wr, uint32_t max_sge, const struct device_limits *dev,
+static bool rxe_srq(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
 		    struct queue_bytes *out)
 {
 	(void)dev;
@@ -94,6 +80,7 @@ static bool rxe_srq(uint32_t max_wr, uint32_t max_sge, const struct device_limit
 		.rq = mapping_bytes(max_wr, recv_wqe_bytes(max_sge ? max_sge : 1)),
 		.bookkeeping = SRQ_STRUCT_BYTES,
 		.basis = BASIS_MODEL,
+		.place = PLACE_KERNEL,
 	};
 	return true;
 }

@@ -15,7 +15,7 @@ struct judgement {
 	const struct policy_values *values;
 	const struct policy_usage *use;
 	const struct geometry *geometry;
-	const struct device_limits *dev;
+	const struct device_facts *dev;
 	enum queue_kind kind;
 	struct qp_request req; /* its caps are those to be submitted; of an SRQ max_recv_* */
 	uint32_t cqe;
@@ -262,7 +262,7 @@ static void judge(struct judgement *j)
 }
 
 void policy_judge_qp(const struct policy_values *v, const struct policy_usage *use,
-		     const struct geometry *g, const struct device_limits *dev,
+		     const struct geometry *g, const struct device_facts *dev,
 		     const struct qp_request *req, struct policy_verdict *out)
 {
 	struct judgement j = {
@@ -279,7 +279,7 @@ void policy_judge_qp(const struct policy_values *v, const struct policy_usage *u
 }
 
 void policy_judge_cq(const struct policy_values *v, const struct policy_usage *use,
-		     const struct geometry *g, const struct device_limits *dev, uint32_t cqe,
+		     const struct geometry *g, const struct device_facts *dev, uint32_t cqe,
 		     struct policy_verdict *out)
 {
 	struct judgement j = {
@@ -296,7 +296,7 @@ void policy_judge_cq(const struct policy_values *v, const struct policy_usage *u
 }
 
 void policy_judge_srq(const struct policy_values *v, const struct policy_usage *use,
-		      const struct geometry *g, const struct device_limits *dev, uint32_t max_wr,
+		      const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
 		      uint32_t max_sge, struct policy_verdict *out)
 {
 	struct judgement j = {
@@ -315,7 +315,7 @@ void policy_judge_srq(const struct policy_values *v, const struct policy_usage *
 void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,
 		     struct policy_verdict *out)
 {
-	static const struct device_limits none;
+	static const struct device_facts none;
 	struct judgement j = {
 		.values = v,
 		.use = use,

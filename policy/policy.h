@@ -182,13 +182,13 @@ struct policy_verdict {
  * submitted and bytes are those of the request as [clamp] left it.
  */
 void policy_judge_qp(const struct policy_values *v, const struct policy_usage *use,
-		     const struct geometry *g, const struct device_limits *dev,
+		     const struct geometry *g, const struct device_facts *dev,
 		     const struct qp_request *req, struct policy_verdict *out);
 void policy_judge_cq(const struct policy_values *v, const struct policy_usage *use,
-		     const struct geometry *g, const struct device_limits *dev, uint32_t cqe,
+		     const struct geometry *g, const struct device_facts *dev, uint32_t cqe,
 		     struct policy_verdict *out);
 void policy_judge_srq(const struct policy_values *v, const struct policy_usage *use,
-		      const struct geometry *g, const struct device_limits *dev, uint32_t max_wr,
+		      const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
 		      uint32_t max_sge, struct policy_verdict *out);
 
 /* A memory registration of `bytes`: budgets mrs and mr_bytes. It cannot be shrunk: action clamp

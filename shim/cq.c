@@ -51,7 +51,7 @@ static bool creation_begin(struct creation *c)
 	subject_of(g, c->device, 0, c->caller, &subject);
 	policy_resolve(g->policy, &subject, &values);
 	usage_of(g, c->device, &usage);
-	policy_judge_cq(&values, &usage, geometry_for(c->device), limits_of(c->device),
+	policy_judge_cq(&values, &usage, geometry_for(c->device), facts_of(c->device),
 			c->requested_cqe, &c->verdict);
 	note_verdict(g, c->device, CALL_CREATE_CQ, c->caller, 0, &requested, &c->verdict);
 	if (!c->verdict.refused)
@@ -131,7 +131,7 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	struct hot_cq *h;
 
 	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
-			  limits_of(c->device), &bytes);
+			  facts_of(c->device), &bytes);
 	guard_lock(g);
 	reserve_cq(c, -1);
 	count_created(&t->created_cqs, &t->live_cqs);
@@ -264,7 +264,7 @@ static void resized(struct guard *g, const struct ibv_cq *cq, uint32_t requested
 
 	if (!r)
 		return;
-	geometry_cq_bytes(geometry_for(d), requested, (uint32_t)cq->cqe, limits_of(d), &bytes);
+	geometry_cq_bytes(geometry_for(d), requested, (uint32_t)cq->cqe, facts_of(d), &bytes);
 	more = (int64_t)(queue_bytes_total(&bytes) - r->ring_bytes - r->bookkeeping_bytes);
 	charge(g, BUDGET_CQES, (int64_t)cq->cqe - r->effective_cqe);
 	charge_bytes(g, d, more);

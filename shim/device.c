@@ -118,6 +118,11 @@ const struct device_limits *limits_of(const struct device *d)
 	return d ? &d->record->limits : &unknown;
 }
 
+const struct device_facts *facts_of(const struct device *d)
+{
+	return d ? &d->facts : NULL;
+}
+
 const struct geometry *geometry_for(const struct device *d)
 {
 	return d ? d->geometry : geometry_of("");
@@ -156,6 +161,7 @@ void device_learn(struct guard *g, struct ibv_context *context)
 			.max_srq_wr = (uint32_t)a.max_srq_wr,
 			.max_srq_sge = (uint32_t)a.max_srq_sge,
 		};
+		d->facts.limits = r->limits;
 		a.fw_ver[sizeof(a.fw_ver) - 1] = '\0';
 		t = text_begin(r->firmware, sizeof(r->firmware));
 		text_put(&t, a.fw_ver);

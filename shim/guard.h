@@ -44,6 +44,7 @@ struct device {
 	struct device_record *record;
 	uint16_t index;
 	const struct geometry *geometry;
+	struct device_facts facts; /* what its geometry depends on */
 	uint64_t reserved_bytes; /* by creations under way */
 };
 
@@ -156,6 +157,7 @@ struct device *device_of(struct guard *g, struct ibv_context *context); /* under
 void device_learn(struct guard *g,
 		  struct ibv_context *context); /* asks once for limits; not under lock */
 const struct device_limits *limits_of(const struct device *d); /* zeroes for NULL */
+const struct device_facts *facts_of(const struct device *d);   /* NULL for NULL */
 const struct geometry *geometry_for(const struct device *d);   /* the estimate for NULL */
 
 /* callers.c: indices among the records, made when new. Under lock; *path is the module's path or "". */

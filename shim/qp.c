@@ -77,7 +77,7 @@ static bool creation_begin(struct creation *c)
 	subject_of(g, c->device, c->request.type, c->caller, &subject);
 	policy_resolve(g->policy, &subject, &values);
 	usage_of(g, c->device, &usage);
-	policy_judge_qp(&values, &usage, geometry_for(c->device), limits_of(c->device), &c->request,
+	policy_judge_qp(&values, &usage, geometry_for(c->device), facts_of(c->device), &c->request,
 			&c->verdict);
 	note_verdict(g, c->device, CALL_CREATE_QP, c->caller, c->request.type, &c->request.caps,
 		     &c->verdict);
@@ -220,7 +220,7 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 	struct qp_record *r;
 	struct hot_qp *h;
 
-	geometry_qp_bytes(geometry_for(c->device), &c->request, effective, limits_of(c->device),
+	geometry_qp_bytes(geometry_for(c->device), &c->request, effective, facts_of(c->device),
 			  &bytes);
 	guard_lock(g);
 	reserve_qp(c, -1);

@@ -56,7 +56,7 @@ static bool creation_begin(struct creation *c, const struct ibv_srq_attr *attr)
 	subject_of(g, c->device, 0, c->caller, &subject);
 	policy_resolve(g->policy, &subject, &values);
 	usage_of(g, c->device, &usage);
-	policy_judge_srq(&values, &usage, geometry_for(c->device), limits_of(c->device),
+	policy_judge_srq(&values, &usage, geometry_for(c->device), facts_of(c->device),
 			 attr->max_wr, attr->max_sge, &c->verdict);
 	note_verdict(g, c->device, CALL_CREATE_SRQ, c->caller, 0, &requested, &c->verdict);
 	if (!c->verdict.refused)
@@ -147,7 +147,7 @@ static void creation_done(struct creation *c, const struct ibv_srq *srq,
 	struct srq_record *r;
 
 	geometry_srq_bytes(geometry_for(c->device), c->verdict.submitted.max_recv_wr,
-			   c->verdict.submitted.max_recv_sge, limits_of(c->device), &bytes);
+			   c->verdict.submitted.max_recv_sge, facts_of(c->device), &bytes);
 	guard_lock(g);
 	reserve_srq(c, -1);
 	count_created(&t->created_srqs, &t->live_srqs);
@@ -246,7 +246,7 @@ static void resized(struct guard *g, const struct ibv_srq *srq, uint32_t max_wr)
 
 	if (!r)
 		return;
-	geometry_srq_bytes(geometry_for(d), max_wr, r->effective_sge, limits_of(d), &bytes);
+	geometry_srq_bytes(geometry_for(d), max_wr, r->effective_sge, facts_of(d), &bytes);
 	more = (int64_t)(queue_bytes_total(&bytes) - r->ring_bytes - r->bookkeeping_bytes);
 	charge(g, BUDGET_RECV_WRS, (int64_t)max_wr - r->effective_wr);
 	charge_bytes(g, d, more);
