@@ -324,9 +324,11 @@ static void datagrams(void)
 		.type = IBV_QPT_UD, .cap = { .max_send_sge = 2, .max_inline_data = 32 } });
 
 	fill(list, 5, one);
+	end_to(e, IBV_QPS_INIT, e);
 	post_sends(e, list, 1, BAD_STATE);
-	step("a datagram in RESET");
+	step("a datagram in INIT");
 	end_to(e, IBV_QPS_RTS, e);
+	send_each(e, 1, one);
 	reap_exactly(e->send_cq, (unsigned int)outstanding(&e->send));
 	list[3].sge = (int)e->cap.max_send_sge + 1;
 	post_sends(e, list, 5, TOO_MANY_SGE);

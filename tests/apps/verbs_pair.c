@@ -121,6 +121,13 @@ void cq_made(struct ibv_cq *cq)
 	cqs[cqs_made++].completions = 0;
 }
 
+void cq_took(const struct ibv_cq *cq, uint64_t completions)
+{
+	for (unsigned int i = 0; i < cqs_made; i++)
+		if (cqs[i].cq == cq)
+			cqs[i].completions += completions;
+}
+
 static struct ibv_cq *own_cq(struct ibv_context *c, int cqe)
 {
 	struct ibv_cq *cq = ibv_create_cq(c, cqe, NULL, NULL, 0);
@@ -569,8 +576,7 @@ static void take(const struct ibv_cq *cq, const struct ibv_wc *wc)
 {
 	struct end *e = end_of(cq, wc->qp_num);
 
-	for (unsigned int i = 0; i < cqs_made; i++)
-		cqs[i].completions += cqs[i].cq == cq;
+	cq_took(cq, 1);
 	if (!e)
 		return;
 	if (wc->wr_id & RECV_MARK) {

@@ -106,8 +106,10 @@ void pair_make(struct end *e[2], const struct plan *plan);
 void pair_drop(struct end *e[2]);
 /* RESET or ERR. RESET discards what is outstanding. */
 void end_state(struct end *e, enum ibv_qp_state state);
-/* The CQ's number in the report: the order of creation. */
+/* A CQ of the program's own making: its number in the report is the order of creation. And what was polled
+ * from a CQ other than by the functions below. */
 void cq_made(struct ibv_cq *cq);
+void cq_took(const struct ibv_cq *cq, uint64_t completions);
 
 struct shared_queue *srq_make(uint32_t max_wr, uint32_t max_sge);
 void srq_drop(struct shared_queue *s);
