@@ -29,9 +29,9 @@ enum {
 	CQE_BYTES = 64,
 	MOST_CQES = 1 << 24,
 	HUGE_CHUNK_BYTES = 32768,
-	QP_STRUCT_BYTES = 992,
-	CQ_STRUCT_BYTES = 616,
-	SRQ_STRUCT_BYTES = 384,
+	QP_STRUCT_BYTES = 960,
+	CQ_STRUCT_BYTES = 592,
+	SRQ_STRUCT_BYTES = 360,
 	/* First guesses of what the device tells the provider alone. */
 	USUAL_SEND_WQE_BYTES = 1024,
 	USUAL_RECV_WQE_BYTES = 512,
@@ -125,6 +125,12 @@ static uint64_t ops_known(uint32_t type)
 	}
 }
 
+/* UD that sends with another's QP number, as IPoIB does. */
+static bool is_underlay(const struct qp_request *req)
+{
+	return req->type == QP_TYPE_UD && req->create_flags & CREATE_SOURCE_QPN;
+}
+
 /* The segments before the data of one request. */
 static uint32_t overhead(const struct qp_request *req)
 {
@@ -139,9 +145,7 @@ static uint32_t overhead(const struct qp_request *req)
 		bytes = WINDOW_BYTES;
 	switch (req->type) {
 	case QP_TYPE_UD:
-		bytes += DATAGRAM_BYTES;
-		if (req->create_flags & CREATE_SOURCE_QPN)
-			bytes += ETHERNET_BYTES + SEGMENT_BYTES;
+		bytes += DATAGRAM_BYTES + (is_underlay(req) ? ETHERNET_BYTES + SEGMENT_BYTES : 0);
 		break;
 	case QP_TYPE_XRC_SEND:
 	case QP_TYPE_XRC_RECV:
@@ -250,8 +254,7 @@ static uint64_t rounding(uint64_t rings, bool huge)
 static void qp_bytes_of(const struct qp_request *req, const struct device_facts *dev,
 			const struct layout *l, struct queue_bytes *out)
 {
-	bool two_buffers = req->type == QP_TYPE_RAW_PACKET ||
-			   (req->type == QP_TYPE_UD && req->create_flags & CREATE_SOURCE_QPN);
+	bool two_buffers = req->type == QP_TYPE_RAW_PACKET || is_underlay(req);
 	bool huge = is_wanted_huge(req, dev);
 	uint64_t sq = least(l->sq, QUEUE_BYTES_MOST / 2), rq = least(l->rq, QUEUE_BYTES_MOST / 2);
 
@@ -307,7 +310,7 @@ static bool is_refused(const struct qp_request *req, const struct device_facts *
 		return refuse(out, 0, false);
 	if (req->create_flags & CREATE_SOURCE_QPN && req->type != QP_TYPE_UD)
 		return refuse(out, EINVAL, false);
-	if (req->has_send_ops && req->send_ops & ~ops_known(req->type))
+	if (req->has_send_ops && (req->send_ops & ~ops_known(req->type) || is_underlay(req)))
 		return refuse(out, EOPNOTSUPP, false);
 	lay_out(req, dev, &l);
 	if (has_sq(req)) {
@@ -427,11 +430,13 @@ static bool mlx5_srq(uint32_t max_wr, uint32_t max_sge, const struct device_fact
 		     struct queue_bytes *out)
 {
 	uint64_t entries = srq_entries(max_wr, dev);
+	uint64_t ring = ring_bytes(entries, srq_wqe_bytes(max_sge));
+	bool huge = facts_or_none(dev)->settings.huge_queues & HUGE_SRQ;
 
 	*out = (struct queue_bytes){
-		.rq = ring_bytes(entries, srq_wqe_bytes(max_sge)),
+		.rq = ring,
 		.bookkeeping = SRQ_STRUCT_BYTES + DOORBELL_BYTES + entries * WRID_BYTES +
-			       round_up(entries, 64) / 8,
+			       rounding(ring, huge),
 		.basis = BASIS_MODEL,
 		.place = PLACE_PROCESS,
 	};
@@ -444,7 +449,8 @@ static bool mlx5_predict_srq(uint32_t max_wr, uint32_t max_sge, const struct dev
 	mlx5_srq(max_wr, max_sge, dev, &out->bytes);
 	out->caps.max_recv_wr = (uint32_t)least(power_of_two((uint64_t)max_wr + 1) - 1, UINT32_MAX);
 	out->caps.max_recv_sge = (uint32_t)(srq_wqe_bytes(max_sge) / SEGMENT_BYTES - 1);
-	if (max_wr > most_srq_wr(dev) || max_sge > most_recv_wqe(dev) / SEGMENT_BYTES)
+	if (srq_entries(max_wr, dev) > most_srq_wr(dev) || /* by the kernel */
+	    max_sge > most_recv_wqe(dev) / SEGMENT_BYTES)
 		return refuse(out, EINVAL, true);
 	out->fate = FATE_ACCEPTED;
 	out->guessed = true;
@@ -455,7 +461,7 @@ static void mlx5_needs_srq(uint32_t max_wr, uint32_t max_sge, const struct devic
 			   uint32_t *out)
 {
 	(void)dev;
-	out[LEARNED_SRQ_WR] = max_wr;
+	out[LEARNED_SRQ_WR] = (uint32_t)least(power_of_two((uint64_t)max_wr + 1), UINT32_MAX);
 	out[LEARNED_RECV_WQE_BYTES] =
 		(uint32_t)least((uint64_t)max_sge * SEGMENT_BYTES, UINT32_MAX);
 }

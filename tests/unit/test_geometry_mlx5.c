@@ -167,7 +167,7 @@ static void check_caps(const struct qp_caps *got, const struct qp_caps *want)
 /* The struct, a slot of the doorbell page, 16 bytes a block and 8 a receive request. */
 static uint64_t beside(const struct row *r)
 {
-	return 992 + 64 + r->sq / 64 * 16 + r->back.max_recv_wr * UINT64_C(8);
+	return 960 + 64 + r->sq / 64 * 16 + r->back.max_recv_wr * UINT64_C(8);
 }
 
 START_TEST(queue_pairs_as_the_provider_makes_them)
@@ -300,7 +300,7 @@ START_TEST(an_underlay_ud_qp_has_48_bytes_more_and_two_buffers)
 	ck_assert_uint_eq(p.caps.max_send_wr, 170);
 	ck_assert_uint_eq(p.caps.max_inline_data, 76); /* 192 - 112 - 4 */
 	ck_assert_uint_eq(queue_bytes_total(&p.bytes),
-			  32768 + 4096 + 992 + 64 + 512 * 16 + 128 * 8);
+			  32768 + 4096 + 960 + 64 + 512 * 16 + 128 * 8);
 	req.type = QP_TYPE_RC;
 	predict(&req);
 	ck_assert_int_eq(p.error, EINVAL);
@@ -335,9 +335,9 @@ START_TEST(huge_pages_are_taken_by_32_kib)
 	known_device();
 	device.settings.huge_queues = HUGE_RC | HUGE_CQ;
 	predict(&req);
-	ck_assert_uint_eq(queue_bytes_total(&p.bytes), 65536 + 992 + 64 + 512 * 16 + 128 * 8);
+	ck_assert_uint_eq(queue_bytes_total(&p.bytes), 65536 + 960 + 64 + 512 * 16 + 128 * 8);
 	geometry_predict_cq(geometry_of("mlx5"), 100, &device, &p);
-	ck_assert_uint_eq(queue_bytes_total(&p.bytes), 32768 + 616 + 64);
+	ck_assert_uint_eq(queue_bytes_total(&p.bytes), 32768 + 592 + 64);
 }
 END_TEST
 
@@ -360,7 +360,7 @@ START_TEST(completion_queues_as_the_provider_makes_them)
 		ck_assert_int_eq(p.fate, FATE_ACCEPTED);
 		ck_assert_uint_eq(p.cqe, cqs[i].entries - 1);
 		ck_assert_uint_eq(p.bytes.rq, cqs[i].entries * 64);
-		ck_assert_uint_eq(queue_bytes_total(&p.bytes), pages + 616 + 64);
+		ck_assert_uint_eq(queue_bytes_total(&p.bytes), pages + 592 + 64);
 		device.settings.cqe_bytes = 128;
 		geometry_predict_cq(geometry_of("mlx5"), cqs[i].cqe, &device, &p);
 		ck_assert_uint_eq(p.bytes.rq, cqs[i].entries * 128);
