@@ -242,7 +242,6 @@ struct nic {
 	int id; /* -1: none yet */
 	pid_t pid;
 	uint8_t *uar_pages; /* the NIC's view of all doorbell pages */
-	int uar_fd;
 	struct node contexts, channels;
 	struct node waiting;	 /* QPs with something in flight or a timer */
 	struct node in_error;	 /* QPs whose late receives must be flushed */

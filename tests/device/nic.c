@@ -235,15 +235,12 @@ static void *engine(void *unused)
 	return NULL;
 }
 
+/* No memory file: those obey RLIMIT_FSIZE. In a forked child the parent's pages are replaced. */
 static int map_doorbells(void)
 {
-	size_t size = MAX_UARS * (size_t)PAGE_BYTES;
-
-	/* In a forked child the parent's pages are replaced, not shared. */
-	nic.uar_fd = memfd_create("mlx5dev doorbells", MFD_CLOEXEC);
-	if (nic.uar_fd < 0 || ftruncate(nic.uar_fd, (off_t)size))
-		return errno;
-	nic.uar_pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, nic.uar_fd, 0);
+	nic.uar_pages = (uint8_t *)syscall(SYS_mmap, NULL, MAX_UARS * (size_t)PAGE_BYTES,
+					   (long)(PROT_READ | PROT_WRITE),
+					   (long)(MAP_SHARED | MAP_ANONYMOUS), -1l, 0l);
 	return nic.uar_pages == MAP_FAILED ? errno : 0;
 }
 

@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct nic nic = { .lock = PTHREAD_MUTEX_INITIALIZER, .id = -1, .uar_fd = -1 };
+struct nic nic = { .lock = PTHREAD_MUTEX_INITIALIZER, .id = -1 };
 
 void *fresh(size_t size)
 {
@@ -255,7 +255,7 @@ struct channel *channel_new(void)
 	ch->fd = fds[0];
 	ch->write_fd = fds[1];
 	fcntl(fds[1], F_SETFL, O_NONBLOCK);
-	fcntl(fds[1], F_SETPIPE_SZ, 1 << 20);
+	fcntl(fds[1], F_SETPIPE_SZ, 1 << 18);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fds[0]);
 	ch->read_fd = openat(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	ch->users = 1;

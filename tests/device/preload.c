@@ -33,6 +33,12 @@ _Static_assert(sizeof(off_t) == 8 && sizeof(long) == 8, "offsets are passed as t
 /* Zero keeps close() of programs without a context free of our lock. */
 static volatile int opened;
 
+/* Not so in a child that was made behind fork()'s back, whose lock nobody may ever free. */
+static bool in_use(void)
+{
+	return opened && nic.pid == getpid();
+}
+
 static int open_ours(int flags)
 {
 	int fd = openat(AT_FDCWD, "/dev/zero", O_RDWR | (flags & O_CLOEXEC));
@@ -83,7 +89,7 @@ PUBLIC int close(int fd)
 {
 	int saved = errno;
 
-	if (opened && nic.pid == getpid()) {
+	if (in_use()) {
 		struct context *ctx;
 		struct channel *ch;
 
@@ -133,6 +139,10 @@ static int ioctl_ours(int fd, void *arg, bool *ours)
 	struct context *ctx;
 	int err = EIO;
 
+	if (!in_use()) {
+		*ours = orphaned(fd);
+		return EIO;
+	}
 	pthread_mutex_lock(&nic.lock);
 	ctx = context_of_fd(fd);
 	*ours = ctx || orphaned(fd);
@@ -164,23 +174,30 @@ PUBLIC int ioctl(int fd, unsigned long request, ...)
 	return (int)syscall(SYS_ioctl, fd, request, arg);
 }
 
-/* A doorbell page: a page of our memory file in place of one of the device's. */
+/*
+ * A doorbell page: a second mapping of one of the NIC's pages in place of one of
+ * the device's. Offsets are those that alloc_uar() in commands.c gave out.
+ */
+static void *map_doorbell(size_t len, off_t offset)
+{
+	if (len != PAGE_BYTES || (uint64_t)offset >= MAX_UARS * (uint64_t)PAGE_BYTES) {
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	/* An old size of 0 leaves the first mapping of shared memory where it is. */
+	return mremap(nic.uar_pages + offset, 0, len, MREMAP_MAYMOVE);
+}
+
 static void *map_any(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	if (opened && fd >= 0 && offset) {
+	if (fd >= 0 && offset && in_use()) {
 		bool ours;
 
 		pthread_mutex_lock(&nic.lock);
 		ours = context_of_fd(fd);
 		pthread_mutex_unlock(&nic.lock);
-		/* Offsets are those that alloc_uar() in commands.c gave out. */
-		if (ours &&
-		    (len != PAGE_BYTES || (uint64_t)offset >= MAX_UARS * (uint64_t)PAGE_BYTES)) {
-			errno = EINVAL;
-			return MAP_FAILED;
-		}
 		if (ours)
-			fd = nic.uar_fd;
+			return map_doorbell(len, offset);
 	}
 	return (void *)syscall(SYS_mmap, addr, len, (long)prot, (long)flags, (long)fd, offset);
 }

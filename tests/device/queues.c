@@ -392,7 +392,8 @@ static int take_rings(struct qp *qp, const struct mlx5_ib_create_qp *drv)
 	if (qp->type == IB_UVERBS_QPT_XRC_TGT)
 		return 0; /* has neither ring nor record */
 	qp->rq = (uint8_t *)(uintptr_t)drv->buf_addr;
-	if (qp->type == IB_UVERBS_QPT_RAW_PACKET) {
+	/* Two rings: raw packets, and UD over another QP's number. */
+	if (qp->type == IB_UVERBS_QPT_RAW_PACKET || drv->sq_buf_addr) {
 		qp->sq = (uint8_t *)(uintptr_t)drv->sq_buf_addr;
 		err = pin(&qp->o, drv->sq_buf_addr, sq);
 		if (err)

@@ -96,6 +96,16 @@ self_test "the same with all QPs on one doorbell page" MLX5_TOTAL_UUARS=4 \
 self_test "limits" MLX5DEV_max_qp_wr=new MLX5DEV_nth_qp=3 MLX5DEV_memlock=40960 -- limits
 self_test "100,000 QPs" -- many 100000
 
+asan=$(${CC:-cc} -print-file-name=libasan.so 2>/dev/null)
+if [ -e "$asan" ] && ${CC:-cc} -std=gnu17 -D_GNU_SOURCE -fsanitize=address -O1 -o "$dir/asan" \
+	"$here/selftest.c" -libverbs 2>/dev/null; then
+	# libmlx5 leaks what a context still holds when it is closed: one test does that.
+	LD_PRELOAD="$asan $so" ASAN_OPTIONS=detect_leaks=0 timeout 120 "$dir/asan" >"$dir/out" 2>&1
+	report $? "the same with AddressSanitizer"
+else
+	skip "the same with AddressSanitizer" "not installed"
+fi
+
 MLX5DEV_max_cqs=1 with_device true 2>/dev/null
 [ $? = 2 ]
 report $? "a misspelt limit ends the program"
