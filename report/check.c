@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `qpguard report --check`: the list one goes through before a program goes live, one line a point with
- * its numbers. ok: holds. FAIL: does not. note: cannot be told from what was recorded, or worth a look.
- * Reads the model and single records; looks twice at a running process whose queues are nearly full.
+ * `qpguard report --check`: the list one goes through before a program goes live, one line a point
+ * with its numbers. ok: holds. FAIL: does not. note: cannot be told from what was recorded, or
+ * worth a look. Reads the model and single records; looks twice at a running process whose queues
+ * are nearly full.
  */
 #include "output.h"
 
@@ -106,7 +107,8 @@ static void over_limit(struct point *p, uint16_t device, const char *field, uint
 
 static void qp_within(struct point *p, const struct group_record *r, const struct device_record *d)
 {
-	/* mlx5 takes more requests than the kernel reports, if they are small: its limit is in blocks */
+	/* mlx5 takes more requests than the kernel reports, if they are small: its limit is in
+	 * blocks */
 	bool blocks = strcmp(d->driver, "mlx5") == 0;
 	enum verdict verdict = blocks ? NOTE : FAIL;
 	const char *remark = blocks ? " (mlx5 counts blocks: no refusal follows)" : "";
@@ -405,8 +407,8 @@ static bool sends_of_qp(void *arg, uint32_t index, const void *record)
 	return true;
 }
 
-/* A long stretch is a poller that is behind, or one that takes few at a time while more arrive: the fill
- * of a CQ cannot be seen, so this alone fails nobody. */
+/* A long stretch is a poller that is behind, or one that takes few at a time while more arrive: the
+ * fill of a CQ cannot be seen, so this alone fails nobody. */
 static bool backlog_of_cq(void *arg, uint32_t index, const void *record)
 {
 	struct point *p = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `qpguard clean`: removes state files of processes that ended, by the [state] limits of the policy. The
- * only thing it does to a file is unlink, and only to regular files of its own naming, of its own user
- * (root: of any), that no process has locked.
+ * `qpguard clean`: removes state files of processes that ended, by the [state] limits of the
+ * policy. The only thing it does to a file is unlink, and only to regular files of its own naming,
+ * of its own user (root: of any), that no process has locked.
  */
 #include "tool.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How a process ended, as `qpguard run` saw it: one line of text in a file beside the state file,
- * which only the process itself writes. "signal 9 at NS" or "exit 3 at NS". Written by rename, so it
- * is whole or absent; what is read is checked like anything from a stranger.
+ * which only the process itself writes. "signal 9 at NS" or "exit 3 at NS". Written by rename, so
+ * it is whole or absent; what is read is checked like anything from a stranger.
  */
 #include "statefile.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where state files are: the folders that the guard of this environment writes to, and the state files
- * in a folder. Reads directories only.
+ * Where state files are: the folders that the guard of this environment writes to, and the state
+ * files in a folder. Reads directories only.
  */
 #ifndef QPG_FOLDERS_H
 #define QPG_FOLDERS_H
@@ -18,8 +18,8 @@ struct folders {
 };
 
 /*
- * QPGUARD_DIR where set; else the default folders that exist: /run/qpguard and /dev/shm/qpguard-UID, for
- * root those of all users.
+ * QPGUARD_DIR where set; else the default folders that exist: /run/qpguard and
+ * /dev/shm/qpguard-UID, for root those of all users.
  */
 void folders_find(struct folders *f);
 void folders_free(struct folders *f);
@@ -34,8 +34,8 @@ bool folder_for_writing(char *out, size_t size);
 int folder_open(const char *path);
 
 /*
- * Names of the state files in an open folder, sorted; *count of them, NULL at the end. NULL: no memory
- * or not readable. Free with folder_names_free().
+ * Names of the state files in an open folder, sorted; *count of them, NULL at the end. NULL: no
+ * memory or not readable. Free with folder_names_free().
  */
 char **folder_names(int dirfd, size_t *count);
 void folder_names_free(char **names);

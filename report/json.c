@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model as JSON, with the names that other programs rely on. The outer structure is written by hand
- * and each item through jansson, one at a time, so that memory does not grow with the number of QPs.
- * What was not observed is null, never 0.
+ * A model as JSON, with the names that other programs rely on. The outer structure is written by
+ * hand and each item through jansson, one at a time, so that memory does not grow with the number
+ * of QPs. What was not observed is null, never 0.
  */
 #include "output.h"
 

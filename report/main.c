@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program qpguard: one table of subcommands, each in a file of its own. Reads and prints; the only
- * things it ever changes are the files that `clean` removes, what `-o` names and what `run` writes
- * beside a state file.
+ * The program qpguard: one table of subcommands, each in a file of its own. Reads and prints; the
+ * only things it ever changes are the files that `clean` removes, what `-o` names and what `run`
+ * writes beside a state file.
  */
 #include "tool.h"
 

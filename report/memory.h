@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that a process may use and uses, as the kernel tells: for a running process of this host and
- * pid namespace only. Reads /proc and /sys/fs/cgroup.
+ * Memory that a process may use and uses, as the kernel tells: for a running process of this host
+ * and pid namespace only. Reads /proc and /sys/fs/cgroup.
  */
 #ifndef QPG_REPORT_MEMORY_H
 #define QPG_REPORT_MEMORY_H

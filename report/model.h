@@ -10,7 +10,8 @@
 #include "../shim/counts.h"
 #include "statefile.h"
 
-/* One side of all queues of a group. Valid for `visible` members; of `hidden` ones nothing is known. */
+/* One side of all queues of a group. Valid for `visible` members; of `hidden` ones nothing is
+ * known. */
 struct side_total {
 	uint64_t visible, hidden;
 	struct side_counts counts;

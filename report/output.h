@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ways a model is written for people and programs: one file each. All write to the FILE they are
- * given and read single records through model->file.
+ * The ways a model is written for people and programs: one file each. All write to the FILE they
+ * are given and read single records through model->file.
  */
 #ifndef QPG_OUTPUT_H
 #define QPG_OUTPUT_H

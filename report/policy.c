@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `qpguard policy`: reads the policy file and the QPGUARD_ variables as the guard would, tells what is
- * wrong with them, and prints the policy back; with a subject, the values in force for it and the place
- * each comes from.
+ * `qpguard policy`: reads the policy file and the QPGUARD_ variables as the guard would, tells what
+ * is wrong with them, and prints the policy back; with a subject, the values in force for it and
+ * the place each comes from.
  */
 #include "tool.h"
 
@@ -65,8 +65,8 @@ static void show_value(char *out, size_t size, unsigned int key, uint64_t num, c
 	}
 }
 
-/* Whether setting i alone would set its key for the subject: asked of policy_resolve itself, so that
- * there is one judge of what a condition matches. */
+/* Whether setting i alone would set its key for the subject: asked of policy_resolve itself, so
+ * that there is one judge of what a condition matches. */
 static bool applies(const struct policy *p, struct policy *alone, uint32_t i,
 		    const struct policy_subject *s)
 {
@@ -78,7 +78,8 @@ static bool applies(const struct policy *p, struct policy *alone, uint32_t i,
 	return v.set >> p->setting[i].key & 1;
 }
 
-/* The setting that decides a key: more conditions first, variables after lines, then the later one. */
+/* The setting that decides a key: more conditions first, variables after lines, then the later one.
+ */
 static const struct policy_setting *decider(const struct policy *p, struct policy *alone,
 					    unsigned int key, const struct policy_subject *s)
 {
@@ -134,7 +135,8 @@ static int print_in_force(const struct policy *p, const struct request *r)
 		const struct policy_setting *c = decider(p, alone, key, &r->subject);
 		char value[TABLE_CELL], from[TABLE_CELL];
 
-		/* a limit's own action is worth a line where somebody set it; else `action` holds */
+		/* a limit's own action is worth a line where somebody set it; else `action` holds
+		 */
 		if (!c && key >= BUDGET_ACTION_OF && key <= BUDGET_ACTION_OF_LAST)
 			continue;
 		show_value(value, sizeof(value), key, v.num[key], v.text[key] ? v.text[key] : "");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The policy as the guard of this environment would see it: the file and the QPGUARD_ variables, with
- * every fault told on standard error. Reads one file and the environment.
+ * The policy as the guard of this environment would see it: the file and the QPGUARD_ variables,
+ * with every fault told on standard error. Reads one file and the environment.
  */
 #include "tool.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `qpguard report`: finds state files, reads each and hands it to the output that was asked for. Files
- * that cannot be read are told one by one; the others are reported all the same.
+ * `qpguard report`: finds state files, reads each and hands it to the output that was asked for.
+ * Files that cannot be read are told one by one; the others are reported all the same.
  */
 #include "tool.h"
 

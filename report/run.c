@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `qpguard run`: starts a program under guard, passes signals on to it, waits, and writes down beside
- * its state file how it ended, which the process itself cannot know. Changes the environment of the
- * program and nothing else; the exit status is the program's.
+ * `qpguard run`: starts a program under guard, passes signals on to it, waits, and writes down
+ * beside its state file how it ended, which the process itself cannot know. Changes the environment
+ * of the program and nothing else; the exit status is the program's.
  */
 #include "tool.h"
 
@@ -95,7 +95,8 @@ static void variable_of_option(const char *option, size_t len, char *out, size_t
 		*c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
 }
 
-/* A complaint about a variable, in the words of the option that was typed: QPGUARD_LOG_LEVEL in it is
+/* A complaint about a variable, in the words of the option that was typed: QPGUARD_LOG_LEVEL in it
+ * is
  * --log-level here. */
 static void complain_of_option(void *arg, const struct policy_complaint *c)
 {
@@ -277,8 +278,8 @@ static int start(struct run *r, const struct signals *before)
 	return error;
 }
 
-/* Waits until the program ended and leaves it unreaped, so that its pid stays its own. What a terminal
- * sends reaches the program anyway; what a process sent to us is passed on. */
+/* Waits until the program ended and leaves it unreaped, so that its pid stays its own. What a
+ * terminal sends reaches the program anyway; what a process sent to us is passed on. */
 static void wait_for_end(const struct run *r, const sigset_t *set, siginfo_t *end)
 {
 	for (;;) {

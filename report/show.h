@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers, times and names as people read them. Names come from strangers' processes: whatever could
- * steer a terminal or is not UTF-8 is shown escaped. Touches only the buffers it is given.
+ * Numbers, times and names as people read them. Names come from strangers' processes: whatever
+ * could steer a terminal or is not UTF-8 is shown escaped. Touches only the buffers it is given.
  */
 #ifndef QPG_SHOW_H
 #define QPG_SHOW_H

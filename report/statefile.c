@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A chunk of records is read three times: the sequence numbers before, the records, the numbers after. */
+/* A chunk of records is read three times: the sequence numbers before, the records, the numbers
+ * after. */
 #define CHUNK_BYTES  65536u
 #define TORN_RETRIES 5
 
@@ -39,7 +40,8 @@ static const char *const kind_names[KINDS] = {
 	[KIND_MODULE] = "module", [KIND_CALLER] = "caller",   [KIND_EVENT] = "event",
 };
 
-/* Most records of each kind; more are damage. The three kinds of objects are bounded by the file. */
+/* Most records of each kind; more are damage. The three kinds of objects are bounded by the file.
+ */
 static const uint32_t record_bounds[KINDS] = {
 	[KIND_QP] = UINT32_MAX,
 	[KIND_CQ] = UINT32_MAX,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads a state file and trusts none of it. The file is read with pread, never mapped, since whoever
- * owns it may cut it at any time; every length, offset, count and index is checked, every text is
- * ended by force. Records are handed out one at a time, so that memory stays the same however many
- * there are. Opens regular files only, follows no symlink, waits for nothing.
+ * Reads a state file and trusts none of it. The file is read with pread, never mapped, since
+ * whoever owns it may cut it at any time; every length, offset, count and index is checked, every
+ * text is ended by force. Records are handed out one at a time, so that memory stays the same
+ * however many there are. Opens regular files only, follows no symlink, waits for nothing.
  */
 #ifndef QPG_STATEFILE_H
 #define QPG_STATEFILE_H
@@ -50,9 +50,9 @@ struct statefile {
 };
 
 /*
- * Opens `name` in the folder `dirfd` (or AT_FDCWD). Returns NULL with a sentence in `why`, which goes
- * on from the file's name: "is empty", "is of layout version 2, ...". A file that can be read in
- * part is opened, with `trouble` set.
+ * Opens `name` in the folder `dirfd` (or AT_FDCWD). Returns NULL with a sentence in `why`, which
+ * goes on from the file's name: "is empty", "is of layout version 2, ...". A file that can be read
+ * in part is opened, with `trouble` set.
  */
 struct statefile *statefile_open(int dirfd, const char *name, char why[STATEFILE_WHY_BYTES]);
 void statefile_close(struct statefile *f);
@@ -68,11 +68,12 @@ typedef bool (*statefile_record)(void *arg, uint32_t index, const void *record);
  * broke before the end, with `trouble` set. Torn and damaged ones are added to *f's counts. */
 bool statefile_each(struct statefile *f, enum state_kind kind, statefile_record fn, void *arg);
 
-/* Whether a process holds the lock on an open state file, or made it and lives on as another program
- * (PROCESS_UNKNOWN). */
+/* Whether a process holds the lock on an open state file, or made it and lives on as another
+ * program (PROCESS_UNKNOWN). */
 enum process_state statefile_liveness(int fd, const struct state_header *h);
 
-/* Field 22 of /proc/PID/stat; 0: no such process, or with `living` one that only awaits its parent. */
+/* Field 22 of /proc/PID/stat; 0: no such process, or with `living` one that only awaits its parent.
+ */
 uint64_t start_ticks_of(uint32_t pid, bool living);
 
 /* Whether a process holds the lock on an open state file. */
@@ -81,7 +82,8 @@ bool statefile_locked(int fd);
 /* Whether /proc/PID of this process is the one that made the file. */
 bool statefile_same_process(const struct state_header *h);
 
-/* ended.c: "qpguard-1-2-3.state" -> "qpguard-1-2-3.ended"; false when the name is no state file's. */
+/* ended.c: "qpguard-1-2-3.state" -> "qpguard-1-2-3.ended"; false when the name is no state file's.
+ */
 bool ended_file_name(const char *state_name, char *out, size_t size);
 /* Believes only what `owner` or root wrote. */
 void ended_read(int dirfd, const char *state_name, uint32_t owner, struct ended *out);

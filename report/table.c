@@ -56,7 +56,8 @@ static unsigned int total_width(const struct table *t)
 	return width - t->gap;
 }
 
-/* Leaves out the least wanted columns until the rest fits; if none is left to go, moves them closer. */
+/* Leaves out the least wanted columns until the rest fits; if none is left to go, moves them
+ * closer. */
 static void choose_columns(struct table *t)
 {
 	while (total_width(t) > t->width) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Aligned columns for a terminal. Rows are kept until a batch is full, so that a table of any length
- * takes the same memory; the widths of the first batch choose which columns fit.
+ * Aligned columns for a terminal. Rows are kept until a batch is full, so that a table of any
+ * length takes the same memory; the widths of the first batch choose which columns fit.
  */
 #ifndef QPG_TABLE_H
 #define QPG_TABLE_H

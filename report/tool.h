@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program qpguard: what its subcommands share. report/ knows people: it runs in a process of its
- * own, reads state files and policies, and writes text. It never maps a state file and never changes
- * one.
+ * The program qpguard: what its subcommands share. report/ knows people: it runs in a process of
+ * its own, reads state files and policies, and writes text. It never maps a state file and never
+ * changes one.
  */
 #ifndef QPG_TOOL_H
 #define QPG_TOOL_H
@@ -49,7 +49,8 @@ uint64_t clock_now(void);
  * policy_file.c: the policy as the shim of this environment would see it.
  */
 
-/* The file that holds: `given`, else QPGUARD_CONF, else /etc/qpguard.conf if it exists, else NULL. */
+/* The file that holds: `given`, else QPGUARD_CONF, else /etc/qpguard.conf if it exists, else NULL.
+ */
 const char *policy_file_name(const char *given);
 /* Adds a file's text to *p. A complaint is told on standard error and counted in *complaints.
  * Returns INPUT_MISSING, having said why, when the file cannot be read. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which state files of dead processes are kept: see retain.h. Sorts in place with a heap of its own,
- * since qsort may allocate.
+ * Which state files of dead processes are kept: see retain.h. Sorts in place with a heap of its
+ * own, since qsort may allocate.
  */
 #include "retain.h"
 

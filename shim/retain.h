@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which state files of dead processes are kept: the [state] limits as one pure function, for the shim
- * that keeps its folder bounded and for `qpguard clean`. No file, no clock, no allocation.
+ * Which state files of dead processes are kept: the [state] limits as one pure function, for the
+ * shim that keeps its folder bounded and for `qpguard clean`. No file, no clock, no allocation.
  */
 #ifndef QPG_RETAIN_H
 #define QPG_RETAIN_H
@@ -29,8 +29,9 @@ struct retain_limits {
 struct retain_limits retain_limits_of(const struct policy_values *v);
 
 /*
- * Sets remove of every item; returns how many are to go. Those older than keep_seconds go first, then
- * the oldest of the others until max_files and max_bytes hold. Sorts the items, the newest first.
+ * Sets remove of every item; returns how many are to go. Those older than keep_seconds go first,
+ * then the oldest of the others until max_files and max_bytes hold. Sorts the items, the newest
+ * first.
  */
 size_t retain_choose(struct retain_item *items, size_t count, const struct retain_limits *limits,
 		     uint64_t now_ns);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: any bytes read as a state file do no harm and are told in JSON that holds. The first byte
- * of the input chooses whether a good header is put before the rest, so that blocks and records are
- * reached. Needs report/ and policy/; build with clang -fsanitize=fuzzer,address,undefined.
+ * libFuzzer: any bytes read as a state file do no harm and are told in JSON that holds. The first
+ * byte of the input chooses whether a good header is put before the rest, so that blocks and
+ * records are reached. Needs report/ and policy/; build with clang
+ * -fsanitize=fuzzer,address,undefined.
  */
 #include <fcntl.h>
 #include <jansson.h>

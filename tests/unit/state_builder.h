@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Builds state files for tests, in memory, as the shim would lay them out. Touches nothing until it is
- * told to save.
+ * Builds state files for tests, in memory, as the shim would lay them out. Touches nothing until it
+ * is told to save.
  */
 #ifndef QPG_STATE_BUILDER_H
 #define QPG_STATE_BUILDER_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading state files: what a good one says, and that no bad one does harm. Files are built in memory
- * and lie in a temporary folder. QPG_MUTATIONS sets how many damaged files are tried of each kind.
+ * Reading state files: what a good one says, and that no bad one does harm. Files are built in
+ * memory and lie in a temporary folder. QPG_MUTATIONS sets how many damaged files are tried of each
+ * kind.
  */
 #include <check.h>
 #include <errno.h>
@@ -887,7 +888,8 @@ static void bound_memory(void)
 #endif
 }
 
-/* Reads the file in every way there is. Either it is refused with words or all outputs can be made. */
+/* Reads the file in every way there is. Either it is refused with words or all outputs can be made.
+ */
 static void survive(void)
 {
 	size_t len;
