@@ -31,8 +31,8 @@ static uint32_t after_mark(uint64_t posted, uint32_t mark)
 	return after > UINT32_MAX - MARK_MAY_BE_AHEAD ? 0 : after;
 }
 
-/* Requests after the last signaled one on one half of the posters. The later of two marks is the one
- * that fewer requests follow, which stays true when the numbers wrap. */
+/* Requests after the last signaled one on one half of the posters. The later of two marks is the
+ * one that fewer requests follow, which stays true when the numbers wrap. */
 static uint32_t trailing_of(uint64_t posted, uint32_t mark, uint32_t other_mark)
 {
 	uint32_t a = after_mark(posted, mark);
