@@ -40,7 +40,7 @@
  *				refused with MLX5DEV_nth_errno (12, ENOMEM)
  *	MLX5DEV_memlock		bytes of QP, CQ, SRQ and doorbell pages and of
  *				registered memory that may be pinned at once, else
- *				ENOMEM; "rlimit" takes RLIMIT_MEMLOCK (no limit)
+ *				ENOMEM; "rlimit" takes RLIMIT_MEMLOCK, root's too (no limit)
  *	MLX5DEV_name		name of the device (mlx5_0), where a real one has that name
  *	MLX5DEV_trace		a file to which each refused command is appended
  * A name or a number that is not understood ends the program with a line on
@@ -245,7 +245,7 @@ struct nic {
 	struct node contexts, channels;
 	struct node waiting;	 /* QPs with something in flight or a timer */
 	struct node in_error;	 /* QPs whose late receives must be flushed */
-	unsigned ready_qps;	 /* in RTS: their doorbells must be watched */
+	unsigned active_qps;	 /* in RTR or beyond: the NIC must look at them */
 	unsigned waiting_events; /* that found the pipe of their channel full */
 };
 
@@ -336,6 +336,7 @@ struct message {
 
 int wire_open(void);
 void wire_close(void);
+void wire_wake(void);
 int wire_fd(void);
 bool wire_alive(uint32_t qpn);
 bool wire_send(struct message *m);

@@ -183,20 +183,22 @@ static unsigned pass(unsigned idle)
 }
 
 /*
- * Spins a little after work, then sleeps ever longer: 10 us up to 1 ms, or 5 ms
- * while no QP can send. A message from another process ends the sleep.
+ * Spins a little after work, then sleeps ever longer: 10 us up to 2.5 ms, or 100 ms
+ * while no QP can send or receive. A message ends the sleep, from another process
+ * or from wire_wake().
  */
 static void rest(unsigned idle)
 {
 	struct pollfd p = { .fd = wire_fd(), .events = POLLIN };
 	struct timespec t = { 0 };
-	uint64_t longest = nic.ready_qps ? 1000000 : 5000000;
 	uint64_t ns;
 
 	if (idle < 16)
 		return;
-	ns = 10000ull << (idle < 64 ? (idle - 16) / 6 : 9);
-	t.tv_nsec = (long)(ns < longest ? ns : longest);
+	ns = 10000ull << (idle < 64 ? (idle - 16) / 6 : 8);
+	if (idle >= 64 && !nic.active_qps)
+		ns = 100000000;
+	t.tv_nsec = (long)ns;
 	ppoll(&p, 1, &t, NULL);
 }
 

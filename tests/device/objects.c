@@ -293,5 +293,5 @@ void objects_reset(void)
 	list_init(&nic.channels);
 	list_init(&nic.waiting);
 	list_init(&nic.in_error);
-	nic.ready_qps = nic.waiting_events = 0;
+	nic.active_qps = nic.waiting_events = 0;
 }

@@ -454,8 +454,6 @@ void requester_response(const struct message *m)
 
 static void leave_lists(struct qp *qp)
 {
-	if (qp->of_uar.next != &qp->of_uar)
-		nic.ready_qps--;
 	list_del(&qp->of_uar);
 	list_del(&qp->waiting);
 	list_del(&qp->in_error);
@@ -471,10 +469,21 @@ static void forget_all(struct qp *qp)
 	memset(&qp->attr, 0, sizeof(qp->attr));
 }
 
+/* Such QPs keep the NIC from a deep sleep: their records may change at any time. */
+static void count_active(uint32_t before, uint32_t state)
+{
+	bool was = before >= IBV_QPS_RTR, is = state >= IBV_QPS_RTR;
+
+	nic.active_qps += (unsigned)is - (unsigned)was;
+	if (is && !was && nic.active_qps == 1)
+		wire_wake();
+}
+
 void qp_set_state(struct qp *qp, uint32_t state)
 {
 	uint32_t before = qp->state;
 
+	count_active(before, state);
 	if (state != IBV_QPS_RTS || before != IBV_QPS_RTS)
 		leave_lists(qp);
 	qp->state = state;
@@ -494,7 +503,6 @@ void qp_set_state(struct qp *qp, uint32_t state)
 		qp->retry_left = qp->attr.retry_cnt;
 		if (!qp->sq_blocks)
 			break;
-		nic.ready_qps++;
 		list_add(&qp->uar->qps, &qp->of_uar);
 		requester_run(qp);
 		break;

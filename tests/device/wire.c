@@ -152,6 +152,14 @@ bool wire_alive(uint32_t qpn)
 	return id == nic.id || put_on_wire(id, &probe) != ECONNREFUSED;
 }
 
+/* Ends the sleep of the own NIC. */
+void wire_wake(void)
+{
+	struct message probe = { .kind = PROBE };
+
+	put_on_wire(nic.id, &probe);
+}
+
 static void send_backlog(void)
 {
 	for (int id = 0; backlog && id < NIC_IDS; id++) {
