@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# All that a program printed (verbs_pair.h), $truth, against the reports that were read at its steps, $reports:
-# prints "STEP DIFFERENCE", steps counted from 0, for each number that differs.
+# All that a program printed (verbs_pair.h), $truth, against the report of the copies made of its state file at
+# its steps, $reports: prints "STEP DIFFERENCE", steps counted from 0, for each number that differs.
 
 def fields: reduce (split(" ")[1:][] | split("=")) as $f ({}; .[$f[0]] = $f[1]);
 def flat: if . == null then {} else . + (.rejected // {}) end;
@@ -34,7 +34,8 @@ def differences($p):
 	| select(($reported | tostring) != .value)
 	| "\($name | join(" ")): \(.key) is \(.value), the report says \($reported)";
 
-foreach ($truth | split("\n")[] | select(test("^(queue|cq|total|totals|step) "))) as $line (
+($reports[0].processes | sort_by(.state_file)) as $at
+| foreach ($truth | split("\n")[] | select(test("^(queue|cq|total|totals|step) "))) as $line (
 	{ steps: 0 };
 	if .done then .steps += 1 else . end | .done = ($line | startswith("step ")) | .line = $line;
-	select(.done | not) | "\(.steps) \($reports[.steps].processes[0] as $p | .line | differences($p))")
+	select(.done | not) | "\(.steps) \($at[.steps] as $p | .line | differences($p))")

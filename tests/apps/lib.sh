@@ -31,6 +31,7 @@ tests=0
 failures=0
 work=$(mktemp -d /dev/shm/qpguard-apps.XXXXXX) || exit 1
 state=
+state_while_it_ran=
 settings=()
 trap 'rm -rf "$work"' EXIT
 
@@ -116,8 +117,9 @@ masked() {
 	sed -E 's/qp=[0-9]+/qp=N/; s/0x[0-9a-f]+/0xN/g; /^qpguard/d'
 }
 
-# PROGRAM ARGS...: runs it bare, then guarded, where the report is read at each step. It must have said
-# what the program says, and the guarded run must print what the bare run printed; of a program whose
+# PROGRAM ARGS...: runs it bare, then guarded, where the state file is read at each step: the first time at once,
+# then from a copy, all copies in one go, since starting a reader is slow where the processor is
+# emulated. The report must have said what the program says, and the guarded run must print what the bare run printed; of a program whose
 # threads race, follow_racing, no more than its results.
 follow_racing() {
 	same='^(result|step) '
@@ -127,18 +129,21 @@ follow_racing() {
 same=
 
 follow() {
-	local line text=$* difference steps=() i
+	local line text="$*${QPG_OWNER:+, second thread}" difference steps=() i copy
 	bare "$@" >"$work/bare" 2>"$work/bare.err"
 	is "$text: bare, it runs to its end" "$?$(grep '^Bail' "$work/bare")" 0
 	: >"$work/guarded"
-	: >"$work/reports"
+	rm -rf "$work/copies"
+	mkdir "$work/copies"
 	coproc program { guarded "$@" 2>"$work/guarded.err"; }
 	local to=${program[1]} from=${program[0]} pid=$program_PID
 	while IFS= read -r line <&"$from"; do
 		echo "$line"
 		case $line in
 		step\ *)
-			"$qpguard" report --format json --verbose "$state" >>"$work/reports" 2>&1
+			printf -v copy '%s/qpguard-%06d.state' "$work/copies" ${#steps[@]}
+			cp "$state"/*.state "$copy"
+			[ ${#steps[@]} -gt 0 ] || state_while_it_ran=$(json .state)
 			steps+=("${line#step }")
 			echo >&"$to"
 			;;
@@ -146,6 +151,9 @@ follow() {
 	done >"$work/guarded"
 	wait "$pid" 2>/dev/null
 	is "$text: guarded, it runs to its end" "$?$(grep '^Bail' "$work/guarded")" 0
+	is "$text: it is said to run while it runs, and to have ended when it has" \
+		"$state_while_it_ran, $(json .state)" "running, exited"
+	"$qpguard" report --format json --verbose "$work/copies" >"$work/reports" 2>&1
 	jq -rn --rawfile truth "$work/guarded" --slurpfile reports "$work/reports" \
 		-f "$QPG_SRC/tests/apps/compare.jq" >"$work/differences" 2>&1 ||
 		not_ok "$text: the reports can be compared" "$(cat "$work/differences")"

@@ -30,7 +30,7 @@ static void fill_up(struct end *e)
 /* Everything that waits is received and done. */
 static void release(struct end *e[2])
 {
-	unsigned int n = (unsigned int)outstanding(&e[0]->send), part;
+	unsigned int n = (unsigned int)(e[0]->sends_with_receive - e[1]->recv.posted), part;
 
 	for (; n; n -= part) {
 		part = n < e[1]->cap.max_recv_wr ? n : e[1]->cap.max_recv_wr;
@@ -129,6 +129,58 @@ static void full_lists(bool unsignaled)
 			step("and the rest with the next");
 		}
 	}
+	pair_drop(e);
+}
+
+/* Lists longer than the queue, while requests are outstanding whose completions retire several each. */
+static void overlong(void)
+{
+	struct request quiet = { .opcode = IBV_WR_SEND, .unsignaled = true };
+	struct request list[200];
+	unsigned int depth;
+	struct end *e[2];
+
+	pair_make(e, &(struct plan){ .cap.max_send_wr = 16, .cap.max_recv_wr = 64 });
+	depth = true_depth(e);
+	for (unsigned int i = 0; i < depth; i++)
+		post_sends(e[0], i % 3 ? &quiet : &WAITING, 1, NOT_AT_ALL);
+	step("signaled and unsignaled by turns, until full");
+	fill(list, 200, WAITING);
+	post_sends(e[0], list, 200, QUEUE_FULL);
+	post_sends(e[0], list, 61, QUEUE_FULL);
+	step("lists of 200 and of 61");
+	for (unsigned int i = 0; i < 4; i++) {
+		recv_each(e[1], 3);
+		reap_exactly(e[0]->send_cq, 1);
+		step("%u completions are polled", i + 1);
+	}
+	post_sends(e[0], list, 200, QUEUE_FULL);
+	step("a list of 200 with room for some");
+	release(e);
+	step("all of them are done");
+	pair_drop(e);
+}
+
+/* Refused requests leave nothing behind: not the signal of one that never was posted. */
+static void afterwards(void)
+{
+	struct request quiet = { .unsignaled = true }, list[8];
+	struct end *e[2];
+
+	pair_make(e, &(struct plan){ .cap.max_send_wr = 16, .cap.max_recv_wr = 64 });
+	send_each(e[0], 1, quiet);
+	send_each(e[0], 1, one);
+	reap_sends(e[0]);
+	fill_up(e[0]);
+	fill(list, 8, WAITING);
+	post_sends(e[0], list, 8, QUEUE_FULL);
+	release(e);
+	step("refused, then drained");
+	send_each(e[0], 2, quiet);
+	step("2 unsignaled afterwards");
+	send_each(e[0], 1, one);
+	reap_sends(e[0]);
+	step("and a signaled one, which is done");
 	pair_drop(e);
 }
 
@@ -354,6 +406,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "lists")) {
 		full_lists(false);
 		full_lists(true);
+	} else if (!strcmp(what, "overlong")) {
+		overlong();
+	} else if (!strcmp(what, "afterwards")) {
+		afterwards();
 	} else if (!strcmp(what, "sges")) {
 		too_many_sges();
 	} else if (!strcmp(what, "inline")) {
@@ -369,7 +425,8 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "datagrams")) {
 		datagrams();
 	} else {
-		need(false, "what? full lists sges inline early other receives srq datagrams");
+		need(false, "what? full lists overlong afterwards sges inline early other receives "
+			    "srq datagrams");
 	}
 	step("all is gone");
 	device_end();

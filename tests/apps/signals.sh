@@ -10,4 +10,11 @@ for what in window one_in tail late all_signal batches deep both_ways; do
 	fresh
 	follow signals "$what"
 done
+
+# Once more from a thread that is not the first to post and to poll.
+export QPG_OWNER=other
+for what in tail late batches; do
+	fresh
+	follow signals "$what"
+done
 finish

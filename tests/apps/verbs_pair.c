@@ -6,6 +6,7 @@
 #include "verbs_pair.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ static uint32_t srqs_made;
 static struct {
 	struct ibv_cq *cq;
 	uint64_t completions;
+	bool begun;
 } cqs[MOST_CQS];
 static unsigned int cqs_made;
 static struct account dropped_send, dropped_recv;
@@ -118,6 +120,7 @@ void cq_made(struct ibv_cq *cq)
 {
 	need(cqs_made < MOST_CQS, "room for CQs");
 	cqs[cqs_made].cq = cq;
+	cqs[cqs_made].begun = false;
 	cqs[cqs_made++].completions = 0;
 }
 
@@ -390,6 +393,50 @@ void srq_drop(struct shared_queue *s)
 	free(s);
 }
 
+/* --- whose calls they are --- */
+
+/* One call of the data path, which may have to be made by another thread. */
+struct call {
+	struct ibv_qp *qp;
+	struct ibv_srq *srq;
+	struct ibv_cq *cq;
+	struct ibv_send_wr *send, **bad_send;
+	struct ibv_recv_wr *recv, **bad_recv;
+	struct ibv_wc *wc;
+	int n, rc;
+};
+
+static void *make_call(void *arg)
+{
+	struct call *c = arg;
+
+	if (c->send)
+		c->rc = ibv_post_send(c->qp, c->send, c->bad_send);
+	else if (c->recv && c->qp)
+		c->rc = ibv_post_recv(c->qp, c->recv, c->bad_recv);
+	else if (c->recv)
+		c->rc = ibv_post_srq_recv(c->srq, c->recv, c->bad_recv);
+	else
+		c->rc = ibv_poll_cq(c->cq, c->n, c->wc);
+	return NULL;
+}
+
+/* The first call on a queue makes its thread the owner there. */
+static int call(struct call c, bool *begun)
+{
+	const char *owner = getenv("QPG_OWNER");
+	pthread_t thread;
+
+	if (!*begun && owner && !strcmp(owner, "other")) {
+		need(!pthread_create(&thread, NULL, make_call, &c), "a thread");
+		pthread_join(thread, NULL);
+	} else {
+		make_call(&c);
+	}
+	*begun = true;
+	return c.rc;
+}
+
 /* --- posting --- */
 
 static struct ibv_ah *own_address(void)
@@ -480,12 +527,14 @@ unsigned int post_sends(struct end *e, const struct request *list, unsigned int 
 		fill_send(e, &wr[i], sges[i], &list[i], e->send.posted + i);
 		wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
 	}
-	rc = ibv_post_send(e->qp, wr, &bad);
+	rc = call((struct call){ .qp = e->qp, .send = wr, .bad_send = &bad }, &e->send.begun);
 	/* rxe may fail without telling where: it took them all, and they will run */
 	accepted = bad ? (unsigned int)(bad - wr) : n;
 	/* afterwards the list is nobody's: whoever still reads it reads nonsense */
 	memset(wr, 0xee, n * sizeof(wr[0]));
 	e->send.posted += accepted;
+	for (unsigned int i = 0; i < accepted; i++)
+		e->sends_with_receive += list[i].opcode == IBV_WR_SEND;
 	note_refusal(&e->send, rc, n, accepted, why);
 	note_peaks(&e->send, list, accepted);
 	return accepted;
@@ -525,7 +574,7 @@ unsigned int post_recvs(struct end *e, const int *counts, unsigned int n, enum w
 	static struct ibv_recv_wr wr[LONGEST];
 	static struct ibv_sge sges[LONGEST][MOST_SGES];
 	struct ibv_recv_wr *bad = wr + fill_recvs(wr, sges, counts, n, e->recv.posted);
-	int rc = ibv_post_recv(e->qp, wr, &bad);
+	int rc = call((struct call){ .qp = e->qp, .recv = wr, .bad_recv = &bad }, &e->recv.begun);
 
 	memset(wr, 0xee, n * sizeof(wr[0]));
 	return received(&e->recv, rc, wr, bad, counts, n, why);
@@ -536,7 +585,7 @@ unsigned int post_srq_recvs(struct shared_queue *s, const int *counts, unsigned 
 	static struct ibv_recv_wr wr[LONGEST];
 	static struct ibv_sge sges[LONGEST][MOST_SGES];
 	struct ibv_recv_wr *bad = wr + fill_recvs(wr, sges, counts, n, s->recv.posted);
-	int rc = ibv_post_srq_recv(s->srq, wr, &bad);
+	int rc = call((struct call){ .srq = s->srq, .recv = wr, .bad_recv = &bad }, &s->recv.begun);
 
 	memset(wr, 0xee, n * sizeof(wr[0]));
 	return received(&s->recv, rc, wr, bad, counts, n, why);
@@ -592,13 +641,17 @@ static void take(const struct ibv_cq *cq, const struct ibv_wc *wc)
 int reap(struct ibv_cq *cq, int n)
 {
 	struct ibv_wc wc[64];
+	unsigned int i = 0;
 	int got;
 
+	while (i < cqs_made && cqs[i].cq != cq)
+		i++;
+	need(i < cqs_made, "a CQ that is known");
 	memset(wc, 0xee, sizeof(wc));
-	got = ibv_poll_cq(cq, n < 64 ? n : 64, wc);
+	got = call((struct call){ .cq = cq, .n = n < 64 ? n : 64, .wc = wc }, &cqs[i].begun);
 	need(got >= 0, "poll_cq: %d", got);
-	for (int i = 0; i < got; i++)
-		take(cq, &wc[i]);
+	for (int k = 0; k < got; k++)
+		take(cq, &wc[k]);
 	return got;
 }
 

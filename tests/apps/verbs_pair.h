@@ -16,6 +16,9 @@
  *     step TEXT                   all lines above hold now; the program waits for a line on its
  *                                 standard input, so that the report can be read meanwhile
  *
+ * With $QPG_OWNER set to "other" the first call on each queue is made by another thread, so that all
+ * further ones come from a thread that is not the first.
+ *
  * The device is $QPG_DEVICE (by default the first), the GID that of index $QPG_GID.
  */
 #ifndef QPG_TESTS_VERBS_PAIR_H
@@ -51,6 +54,7 @@ struct account {
 	uint64_t posted, retired, discarded, not_posted;
 	uint64_t refused[WHYS];
 	uint32_t peak_outstanding, peak_sge, peak_inline;
+	bool begun;
 	bool peaks_unknown; /* several threads at once: not printed */
 };
 
@@ -69,6 +73,7 @@ struct end {
 	struct ibv_qp_cap cap; /* as the provider granted it */
 	bool sig_all, owns_cqs;
 	struct account send, recv;
+	uint64_t sends_with_receive; /* IBV_WR_SEND: each takes a receive of the peer's */
 };
 
 /* How an end is to be made; zeroes stand for what is given here. */
