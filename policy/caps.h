@@ -39,6 +39,7 @@ struct qp_request {
 	uint32_t type; /* enum qp_type */
 	bool has_srq;  /* receives come from an SRQ: no receive queue of its own */
 	bool sq_sig_all;
+	bool is_rss;	       /* receives by hashing into other queues: no ring of its own */
 	bool has_send_ops;     /* ibv_create_qp_ex with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS */
 	uint32_t create_flags; /* enum ibv_qp_create_flags */
 	uint64_t send_ops;     /* enum ibv_qp_create_send_ops_flags, when has_send_ops */
@@ -97,6 +98,12 @@ struct device_facts {
 	struct device_limits limits;
 	struct provider_settings settings;
 	struct learned learned[LEARNED_LIMITS];
+};
+
+/* The rings of a QP as a provider tells them. */
+struct queue_rings {
+	uint32_t send_count, send_stride;
+	uint32_t recv_count, recv_stride;
 };
 
 /* Where the rings of an object lie. */

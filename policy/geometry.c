@@ -44,6 +44,17 @@ void geometry_srq_bytes(const struct geometry *g, uint32_t max_wr, uint32_t max_
 		geometry_estimate.srq(max_wr, max_sge, dev, out);
 }
 
+bool geometry_rings_bytes(const struct geometry *g, const struct qp_request *req,
+			  const struct queue_rings *rings, const struct device_facts *dev,
+			  struct queue_bytes *out)
+{
+	if (!g->rings)
+		return false;
+	g->rings(req, rings, dev, out);
+	out->basis = BASIS_PROVIDER;
+	return true;
+}
+
 void geometry_predict_qp(const struct geometry *g, const struct qp_request *req,
 			 const struct device_facts *dev, struct prediction *out)
 {

@@ -45,6 +45,9 @@ struct geometry {
 	bool (*predict_cq)(uint32_t cqe, const struct device_facts *dev, struct prediction *out);
 	bool (*predict_srq)(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
 			    struct prediction *out);
+	/* The bytes that go with rings which the provider told; NULL: it cannot be asked. */
+	void (*rings)(const struct qp_request *req, const struct queue_rings *rings,
+		      const struct device_facts *dev, struct queue_bytes *out);
 	/* How much of each hidden limit a request needs: out[LEARNED_LIMITS], 0: nothing. */
 	void (*needs_qp)(const struct qp_request *req, const struct device_facts *dev,
 			 uint32_t *out);
@@ -66,6 +69,11 @@ void geometry_cq_bytes(const struct geometry *g, uint32_t requested_cqe, uint32_
 		       const struct device_facts *dev, struct queue_bytes *out);
 void geometry_srq_bytes(const struct geometry *g, uint32_t max_wr, uint32_t max_sge,
 			const struct device_facts *dev, struct queue_bytes *out);
+
+/* The same by the provider's own figures, with basis BASIS_PROVIDER; false: *out is as it was. */
+bool geometry_rings_bytes(const struct geometry *g, const struct qp_request *req,
+			  const struct queue_rings *rings, const struct device_facts *dev,
+			  struct queue_bytes *out);
 
 /* What will come of a request; FATE_UNKNOWN where the row cannot tell. */
 void geometry_predict_qp(const struct geometry *g, const struct qp_request *req,

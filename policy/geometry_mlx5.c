@@ -284,11 +284,29 @@ static bool mlx5_qp(const struct qp_request *req, const struct qp_caps *effectiv
 	struct layout l;
 
 	(void)effective; /* rounded up from the request, which tells more */
+	if (req->is_rss) {
+		*out = (struct queue_bytes){ .bookkeeping = QP_STRUCT_BYTES,
+					     .basis = BASIS_MODEL,
+					     .place = PLACE_PROCESS };
+		return true;
+	}
 	if (!is_laid_out(req->type))
 		return false;
 	lay_out(req, dev, &l);
 	qp_bytes_of(req, dev, &l, out);
 	return true;
+}
+
+static void mlx5_rings(const struct qp_request *req, const struct queue_rings *rings,
+		       const struct device_facts *dev, struct queue_bytes *out)
+{
+	struct layout l = {
+		.recv_wqe = rings->recv_stride,
+		.sq = ring_bytes(rings->send_count, rings->send_stride),
+		.rq = ring_bytes(rings->recv_count, rings->recv_stride),
+	};
+
+	qp_bytes_of(req, dev, &l, out);
 }
 
 static bool refuse(struct prediction *out, int error, bool guessed)
@@ -333,7 +351,7 @@ static bool mlx5_predict_qp(const struct qp_request *req, const struct device_fa
 {
 	struct layout l;
 
-	if (!is_laid_out(req->type))
+	if (!is_laid_out(req->type) || req->is_rss)
 		return false;
 	lay_out(req, dev, &l);
 	qp_bytes_of(req, dev, &l, &out->bytes);
@@ -350,7 +368,7 @@ static void mlx5_needs_qp(const struct qp_request *req, const struct device_fact
 {
 	struct layout l;
 
-	if (!is_laid_out(req->type))
+	if (!is_laid_out(req->type) || req->is_rss)
 		return;
 	lay_out(req, dev, &l);
 	out[LEARNED_SEND_WQE_BYTES] = l.send_wqe;
@@ -474,6 +492,7 @@ const struct geometry geometry_mlx5 = {
 	.predict_qp = mlx5_predict_qp,
 	.predict_cq = mlx5_predict_cq,
 	.predict_srq = mlx5_predict_srq,
+	.rings = mlx5_rings,
 	.needs_qp = mlx5_needs_qp,
 	.needs_srq = mlx5_needs_srq,
 };

@@ -68,18 +68,16 @@ extern struct lookup wrs, polls;
  * Under guard->lock. wr_hook puts our functions into a QP made with send_ops_flags; false without memory or
  * when the provider's set is one too many: the QP then works as if it were not guarded. wr_hook_again
  * does so after a modify, since mlx5 rewrites wr_complete at RESET and RTS
- * (providers/mlx5/verbs.c:mlx5_modify_qp). wr_take_out comes before the QP is destroyed, wr_put_back when that
- * failed, wr_forget when it is gone; all three take NULL.
+ * (providers/mlx5/verbs.c:mlx5_modify_qp). wr_hooked finds what wr_forget is told when the QP is gone, not before: the
+ * provider may refuse to destroy it, while others post to it. Both know NULL.
  */
 bool wr_hook(struct hot_qp *h, struct ibv_qp_ex *qp);
 void wr_hook_again(struct ibv_qp *qp);
-struct hot_wr *wr_take_out(const struct ibv_qp *qp);
-void wr_put_back(struct hot_wr *w);
+struct hot_wr *wr_hooked(const struct ibv_qp *qp);
 void wr_forget(struct hot_wr *w);
 /* The same for an extended CQ. */
 bool poll_hook(struct hot_cq *q, struct ibv_cq_ex *cq);
-struct hot_poll *poll_take_out(const struct ibv_cq *cq);
-void poll_put_back(struct hot_poll *p);
+struct hot_poll *poll_hooked(const struct ibv_cq *cq);
 void poll_forget(struct hot_poll *p);
 
 /* poll.c: one completion of a known CQ, as wc would have it; opcode is looked at on success alone. */

@@ -29,7 +29,6 @@ static bool module_by_loader(const void *address, char *buf, size_t size, uintpt
 	struct found_object found;
 	int (*find)(void *, struct found_object *);
 	struct text t;
-	ssize_t n;
 
 	if (!looked) {
 		find_object = real_libc("_dl_find_object");
@@ -40,11 +39,6 @@ static bool module_by_loader(const void *address, char *buf, size_t size, uintpt
 		return false;
 	if (base)
 		*base = (uintptr_t)found.link_map->l_addr;
-	if (!found.link_map->l_name[0]) {
-		n = readlink("/proc/self/exe", buf, size - 1);
-		buf[n > 0 ? n : 0] = '\0';
-		return n > 0;
-	}
 	t = text_begin(buf, size);
 	text_put(&t, found.link_map->l_name);
 	return true;
@@ -171,7 +165,7 @@ static struct caller_record *caller_add(struct guard *g, void *address, uint32_t
 	if (*index == STATE_MAX_CALLERS - 1)
 		c->flags = CALLER_OTHER;
 	else if (module_of_address(address, path, sizeof(path), &base)) {
-		c->module = module_index(g, path, base);
+		c->module = module_index(g, path[0] ? path : g->header->exe, base);
 		c->offset = (uintptr_t)address - base;
 	}
 	atomic_store_explicit(&c->state, RECORD_LIVE, memory_order_release);

@@ -130,10 +130,10 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	struct cq_record *r;
 	struct hot_cq *h;
 
-	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
-			  facts_of(c->device), &bytes);
 	guard_lock(g);
 	reserve_cq(c, -1);
+	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
+			  facts_of(c->device), &bytes);
 	count_created(&t->created_cqs, &t->live_cqs);
 	atomic_fetch_add_explicit(&g->header->entry_points[c->entry], 1, memory_order_relaxed);
 	r = record_begin(g, KIND_CQ);
@@ -254,21 +254,27 @@ struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *context,
 	return cq;
 }
 
+/* While it was resized the old ring and the new one were both there: the peaks know of that. */
 static void resized(struct guard *g, const struct ibv_cq *cq, uint32_t requested)
 {
 	struct device *d = device_of(g, cq->context);
 	struct hot_cq *h = hot_cq_of(cq);
 	struct cq_record *r = h ? h->record : NULL;
 	struct queue_bytes bytes;
-	int64_t more;
+	int64_t more, fewer;
 
 	if (!r)
 		return;
 	geometry_cq_bytes(geometry_for(d), requested, (uint32_t)cq->cqe, facts_of(d), &bytes);
-	more = (int64_t)(queue_bytes_total(&bytes) - r->ring_bytes - r->bookkeeping_bytes);
+	more = (int64_t)queue_bytes_total(&bytes);
+	fewer = -(int64_t)(r->ring_bytes + r->bookkeeping_bytes);
+	if (-fewer == more && (uint32_t)cq->cqe == r->effective_cqe)
+		return;
 	charge(g, BUDGET_CQES, (int64_t)cq->cqe - r->effective_cqe);
 	charge_bytes(g, d, more);
+	charge_bytes(g, d, fewer);
 	group_resize(g, r->group, more);
+	group_resize(g, r->group, fewer);
 	atomic_store_explicit(&r->effective_cqe, (uint32_t)cq->cqe, memory_order_relaxed);
 	atomic_store_explicit(&r->ring_bytes, bytes.rq, memory_order_relaxed);
 	atomic_store_explicit(&r->bookkeeping_bytes, bytes.bookkeeping, memory_order_relaxed);
@@ -320,7 +326,7 @@ INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
 	h = hot_cq_of(cq);
 	if (h) {
 		lookup_remove(&cqs, h);
-		p = poll_take_out(cq);
+		p = poll_hooked(cq);
 	}
 	guard_unlock(g);
 	rc = destroy(cq);
@@ -329,7 +335,6 @@ INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
 	guard_lock(g);
 	if (rc) {
 		lookup_insert(&cqs, h);
-		poll_put_back(p);
 	} else {
 		poll_forget(p);
 		atomic_store_explicit(&h->record->ended_at, now_ns(), memory_order_relaxed);
@@ -337,7 +342,7 @@ INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
 		charge_cq(g, device_of(g, context), h->record, -1);
 		count_destroyed(&g->header->totals.destroyed_cqs, &g->header->totals.live_cqs);
 		record_end(g, KIND_CQ, h->record);
-		hot_give(g, h);
+		hot_give(g, h, 1);
 	}
 	guard_unlock(g);
 	if (rc)

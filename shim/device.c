@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ask.h"
 #include "file.h"
 #include "guard.h"
 #include "real.h"
@@ -96,6 +97,7 @@ static struct device *device_add(struct guard *g, const struct context_hooks *h,
 	d->record = r;
 	d->index = (uint16_t)index;
 	d->geometry = geometry_of(h->driver);
+	ask_settings(h->driver, &d->facts.settings);
 	g->device_count++;
 	return d;
 }
@@ -244,6 +246,7 @@ struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_d
 		return open(device, private_data);
 	errno = 0;
 	context = open(device, private_data);
+	ask_prepare();
 	guard_lock(g);
 	if (context) {
 		hook_context(g, context);

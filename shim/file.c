@@ -26,9 +26,13 @@
 #ifndef RAMFS_MAGIC
 #define RAMFS_MAGIC 0x858458f6
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 #define FIRST_BLOCK  (16u << 10)
 #define SECOND_BLOCK (64u << 10)
 #define LATER_BLOCK  (256u << 10)
+#define WINDOW_BYTES (1u << 20)
 #define PATH_BYTES   512
 
 /* Blocks of one kind, in the order of their records. */
@@ -45,7 +49,8 @@ enum backing {
 };
 
 struct state_file {
-	struct state_header *header;
+	struct state_header *header; /* and what else of the window is reserved */
+	uint32_t window;	     /* bytes mapped from the header on */
 	enum backing backing;
 	uint64_t device, inode; /* of the file, to know it again */
 	uint32_t gid;		/* [state] group, or UINT32_MAX */
@@ -113,9 +118,29 @@ static int reopen(const struct state_file *f)
 	return -1;
 }
 
-static struct state_block *map_block(struct state_file *f, uint32_t bytes)
+/* Room behind a part of the window, which is mapped but not reserved. The advice needs no descriptor, so it
+ * works whatever became of path, user, root, descriptors and permitted system calls. Linux 5.14. */
+static bool reserve_in_window(struct state_file *f, char *at, uint64_t offset, uint32_t bytes)
 {
-	uint64_t offset = atomic_load_explicit(&f->header->file_bytes, memory_order_relaxed);
+	int error, fd;
+
+	if (!madvise(at, bytes, MADV_POPULATE_WRITE))
+		return true;
+	if (errno != EINVAL) {
+		errno = errno == EFAULT ? ENOSPC : errno;
+		return false;
+	}
+	fd = reopen(f);
+	if (fd < 0)
+		return false;
+	error = reserve_room(fd, offset, bytes);
+	sys_close(fd);
+	errno = error;
+	return !error;
+}
+
+static struct state_block *map_more(struct state_file *f, uint64_t offset, uint32_t bytes)
+{
 	struct state_block *b;
 	int error, fd = reopen(f);
 
@@ -130,6 +155,16 @@ static struct state_block *map_block(struct state_file *f, uint32_t bytes)
 	if (error)
 		errno = error;
 	return b == MAP_FAILED ? NULL : b;
+}
+
+static struct state_block *map_block(struct state_file *f, uint32_t bytes)
+{
+	uint64_t offset = atomic_load_explicit(&f->header->file_bytes, memory_order_relaxed);
+	char *at = (char *)f->header + offset;
+
+	if (offset + bytes > f->window)
+		return map_more(f, offset, bytes);
+	return reserve_in_window(f, at, offset, bytes) ? (struct state_block *)at : NULL;
 }
 
 static void say_incomplete(struct guard *g, struct state_file *f, const char *what)
@@ -217,12 +252,18 @@ void *file_add(struct guard *g, enum state_kind kind, uint32_t most, uint32_t *i
 	struct state_file *f = g->file;
 	struct block_list *l = &f->kinds[kind];
 	const struct state_block *last;
+	int saved = errno;
+	bool added;
 
 	if (l->records >= most)
 		return NULL;
 	last = l->blocks ? l->block[l->blocks - 1] : NULL;
-	if ((!last || l->records == last->first + last->records) && !add_block(g, f, kind))
-		return NULL;
+	if (!last || l->records == last->first + last->records) {
+		added = add_block(g, f, kind);
+		errno = saved;
+		if (!added)
+			return NULL;
+	}
 	*index = l->records++;
 	atomic_store_explicit(&f->header->used[kind], l->records, memory_order_release);
 	return file_record(f, kind, *index);
@@ -230,38 +271,45 @@ void *file_add(struct guard *g, enum state_kind kind, uint32_t most, uint32_t *i
 
 /* --- the folder --- */
 
-static void expand(char *out, size_t size, const char *pattern, uint32_t uid)
+/* The pattern may end anywhere in a "%x". */
+static void expand(struct text *t, const char *pattern, uint32_t uid)
 {
-	struct text t = text_begin(out, size);
 	struct utsname host;
 
 	for (; *pattern; pattern++) {
 		if (pattern[0] != '%') {
-			text_char(&t, *pattern);
+			text_char(t, *pattern);
 			continue;
 		}
 		pattern++;
 		if (*pattern == 'u')
-			text_number(&t, uid);
+			text_number(t, uid);
 		else if (*pattern == 'h' && !uname(&host))
-			text_put(&t, host.nodename);
+			text_put(t, host.nodename);
 		else if (*pattern == '%')
-			text_char(&t, '%');
+			text_char(t, '%');
 		if (!*pattern)
 			break;
 	}
 }
 
+/* The mode that was meant, whatever the umask; without the group it stays usable by its owner. */
+static void set_access(int fd, uint32_t *gid, unsigned int alone, unsigned int with_group)
+{
+	if (*gid != UINT32_MAX && fchown(fd, (uid_t)-1, *gid))
+		*gid = UINT32_MAX;
+	if (fchmod(fd, *gid == UINT32_MAX ? alone : with_group))
+		errno = 0; /* the umask has the last word */
+}
+
 /* Opens the folder; NULL in *fault when it may be used, else the words that say why not. */
 static int open_folder(const char *path, uint32_t uid, uint32_t gid, const char **fault)
 {
+	bool made = !mkdir(path, 0700);
 	struct statx st;
 	int fd;
 
 	*fault = NULL;
-	if (mkdir(path, gid == UINT32_MAX ? 0700 : 0750) == 0 && gid != UINT32_MAX &&
-	    chown(path, (uid_t)-1, gid))
-		*fault = NULL; /* without the group the folder stays usable by its owner */
 	fd = sys_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 	if (fd < 0) {
 		*fault = errno == ELOOP || errno == ENOTDIR ? "not a folder, or a symbolic link"
@@ -269,6 +317,8 @@ static int open_folder(const char *path, uint32_t uid, uint32_t gid, const char 
 							    : "it cannot be opened";
 		return -1;
 	}
+	if (made)
+		set_access(fd, &gid, 0700, 0750);
 	if (!sys_stat_fd(fd, &st))
 		*fault = "it cannot be examined";
 	else if (st.stx_uid != uid && st.stx_uid != 0)
@@ -291,12 +341,25 @@ static bool on_memory_fs(int fd)
 	       ((unsigned long)fs.f_type == TMPFS_MAGIC || (unsigned long)fs.f_type == RAMFS_MAGIC);
 }
 
-static void default_folder(char *out, size_t size, uint32_t uid)
+/* Absolute, since the program may move; without slashes at its end, behind which a link is followed. False when it
+ * is too long to be kept. */
+static bool choose_folder(char *out, size_t size, uint32_t uid)
 {
-	if (!access("/run/qpguard", W_OK | X_OK))
-		expand(out, size, "/run/qpguard", uid);
-	else
-		expand(out, size, "/dev/shm/qpguard-%u", uid);
+	const char *chosen = secure_getenv("QPGUARD_DIR");
+	struct text t = text_begin(out, size);
+	size_t len;
+
+	if (!chosen || !*chosen)
+		chosen = !access("/run/qpguard", W_OK | X_OK) ? "/run/qpguard"
+							      : "/dev/shm/qpguard-%u";
+	if (chosen[0] != '/' && getcwd(out, size)) {
+		t.len = strlen(out);
+		text_char(&t, '/');
+	}
+	expand(&t, chosen, uid);
+	for (len = strlen(out); len > 1 && out[len - 1] == '/'; len--)
+		out[len - 1] = '\0';
+	return text_end(&t) < size;
 }
 
 static uint32_t number_in(const char *s)
@@ -377,35 +440,72 @@ static bool give_name(struct state_file *f, int dir, const char *folder, const c
 	return false;
 }
 
+/* A file of our own in the folder under a name that nobody knows, yet: *temporary gets it. One left there by an image
+ * of this process that was killed goes; what cannot be removed is passed by. */
+static int make_temporary(int dir, char *temporary, size_t size, int access_mode, uint32_t *gid,
+			  const struct state_header *h)
+{
+	int fd = -1;
+
+	for (unsigned int n = 0; fd < 0 && n < 16; n++) {
+		struct text t = text_begin(temporary, size);
+
+		text_char(&t, '.');
+		name_of(&t, h, n);
+		unlinkat(dir, temporary, 0);
+		fd = sys_openat(dir, temporary,
+				access_mode | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		if (fd < 0 && errno != EEXIST)
+			break;
+	}
+	if (fd >= 0)
+		set_access(fd, gid, 0600, 0640);
+	return fd;
+}
+
+/* The header's room, and address space for what follows it: a file of holes, as far as the limits of this
+ * process allow. NULL in *fault when the header is there. */
+static struct state_header *map_window(int fd, uint32_t *window, const char **fault)
+{
+	struct state_header *h = MAP_FAILED;
+	int error = reserve_room(fd, 0, STATE_HEADER_BYTES);
+
+	*fault = error == EFBIG ? "the file size limit of this process"
+		 : error	? "no room in it"
+				: NULL;
+	if (error)
+		return NULL;
+	*window = WINDOW_BYTES;
+	if (file_size_allowed(WINDOW_BYTES) && !ftruncate(fd, WINDOW_BYTES))
+		h = mmap(NULL, *window, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (h == MAP_FAILED) {
+		*window = STATE_HEADER_BYTES;
+		h = mmap(NULL, *window, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	}
+	if (h == MAP_FAILED) {
+		*fault = "its files cannot be mapped";
+		return NULL;
+	}
+	return h;
+}
+
 /* The file appears under its name only when it is locked and its header whole. */
 static const char *make_file(struct state_file *f, int dir, const char *folder,
 			     const struct state_header *filled)
 {
 	char temporary[128];
-	struct text t = text_begin(temporary, sizeof(temporary));
-	struct state_header *h = MAP_FAILED;
+	struct state_header *h = NULL;
 	const char *fault = NULL;
 	struct statx st;
-	int error, fd;
+	int fd = make_temporary(dir, temporary, sizeof(temporary), O_RDWR, &f->gid, filled);
 
-	text_char(&t, '.');
-	name_of(&t, filled, 0);
-	unlinkat(dir, temporary, 0); /* left by an image of this process that was killed here */
-	fd = sys_openat(dir, temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			f->gid == UINT32_MAX ? 0600 : 0640);
 	if (fd < 0)
 		return "no file can be made in it";
-	if (f->gid != UINT32_MAX && fchown(fd, (uid_t)-1, f->gid))
-		f->gid = UINT32_MAX;
-	error = reserve_room(fd, 0, STATE_HEADER_BYTES);
-	if (error)
-		fault = error == EFBIG ? "the file size limit of this process" : "no room in it";
-	else if (!sys_stat_fd(fd, &st) || !lock_whole(fd))
+	if (!sys_stat_fd(fd, &st) || !lock_whole(fd))
 		fault = "its files cannot be locked";
-	else if ((h = mmap(NULL, STATE_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) ==
-		 MAP_FAILED)
-		fault = "its files cannot be mapped";
-	if (!fault) {
+	else
+		h = map_window(fd, &f->window, &fault);
+	if (h) {
 		memcpy(h, filled, sizeof(*h));
 		if (!give_name(f, dir, folder, temporary, filled))
 			fault = "no file can be named in it";
@@ -413,12 +513,12 @@ static const char *make_file(struct state_file *f, int dir, const char *folder,
 	unlinkat(dir, temporary, 0);
 	sys_close(fd);
 	if (fault) {
-		if (h != MAP_FAILED)
-			munmap(h, STATE_HEADER_BYTES);
+		if (h)
+			munmap(h, f->window);
 		return fault;
 	}
 	if (memory_is_wiped_on_fork())
-		madvise(h, STATE_HEADER_BYTES, MADV_DONTFORK);
+		madvise(h, f->window, MADV_DONTFORK);
 	f->inode = st.stx_ino;
 	f->device = device_of_file(&st);
 	f->header = h;
@@ -441,7 +541,6 @@ struct state_file *file_begin(const struct policy_values *v, uint32_t uid,
 {
 	struct state_file *f = memory_map(sizeof(*f));
 	struct state_header *h = memory_map(STATE_HEADER_BYTES);
-	const char *chosen = secure_getenv("QPGUARD_DIR");
 	const char *fault;
 	char folder[PATH_BYTES - 128];
 	int dir;
@@ -455,11 +554,11 @@ struct state_file *file_begin(const struct policy_values *v, uint32_t uid,
 	atomic_store_explicit(&h->file_bytes, STATE_HEADER_BYTES, memory_order_relaxed);
 	f->header = h;
 	f->gid = v->text[STATE_GROUP][0] ? group_number(v->text[STATE_GROUP]) : UINT32_MAX;
-	if (chosen && *chosen)
-		expand(folder, sizeof(folder), chosen, uid);
-	else
-		default_folder(folder, sizeof(folder), uid);
 	f->backing = IN_MEMORY;
+	if (!choose_folder(folder, sizeof(folder), uid)) {
+		say_why(why, why_size, folder, "the name of the folder is too long");
+		return f;
+	}
 	dir = open_folder(folder, uid, f->gid, &fault);
 	if (dir < 0) {
 		say_why(why, why_size, folder, fault);
@@ -520,22 +619,17 @@ static void write_whole(struct state_file *f)
 {
 	struct state_file named = *f;
 	char temporary[128];
-	struct text t = text_begin(temporary, sizeof(temporary));
+	const char *fault;
 	uint64_t offset = 0, bytes = size_of_all(f);
 	int fd, dir;
 	bool done;
 
-	dir = sys_openat(AT_FDCWD, f->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-	if (dir < 0 || !file_size_allowed(bytes)) {
-		if (dir >= 0)
-			sys_close(dir);
+	if (!file_size_allowed(bytes))
 		return;
-	}
-	text_char(&t, '.');
-	name_of(&t, f->header, 0);
-	unlinkat(dir, temporary, 0);
-	fd = sys_openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			f->gid == UINT32_MAX ? 0600 : 0640);
+	dir = open_folder(f->path, f->header->uid, f->gid, &fault);
+	if (dir < 0)
+		return;
+	fd = make_temporary(dir, temporary, sizeof(temporary), O_WRONLY, &named.gid, f->header);
 	if (fd >= 0) {
 		atomic_store_explicit(&f->header->file_bytes, bytes, memory_order_relaxed);
 		done = write_all(fd, f->header, STATE_HEADER_BYTES, &offset);
@@ -549,6 +643,12 @@ static void write_whole(struct state_file *f)
 		unlinkat(dir, temporary, 0);
 	}
 	sys_close(dir);
+}
+
+void file_leave(struct state_file *f)
+{
+	if (f->backing == IN_FILE)
+		munmap(f->header, f->window);
 }
 
 void file_end(struct state_file *f)

@@ -45,12 +45,13 @@ struct device {
 	uint16_t index;
 	const struct geometry *geometry;
 	struct device_facts facts; /* what its geometry depends on */
+	bool difference_told;	   /* between model and provider */
 	uint64_t reserved_bytes; /* by creations under way */
 };
 
-/* Ended records keep their last values until an object needs a record; the oldest goes first. */
-struct free_records {
-	void **ring; /* records */
+/* What ended keeps its last values until an object needs it; the oldest goes first. */
+struct ended {
+	void **ring;
 	uint32_t room, first, count;
 };
 
@@ -69,9 +70,9 @@ struct guard {
 	uint32_t log_tokens;
 	struct pool hot_objects; /* of 64 bytes */
 	struct rings rings;
-	struct free_records free_records[KINDS]; /* records of ended objects, oldest first */
-	uint16_t group_slot[4096];		 /* hash of group_key to index + 1 */
-	uint16_t caller_slot[4096];		 /* hash of address to index + 1 */
+	struct ended ended_records[KINDS], ended_hot;
+	uint16_t group_slot[4096];     /* hash of group_key to index + 1 */
+	uint16_t caller_slot[4096];    /* hash of address to index + 1 */
 	struct policy_values standard; /* the policy as an unconditional subject sees it */
 };
 
@@ -100,6 +101,9 @@ struct hot_srq {
 	uint64_t zero[3];
 };
 
+/* Bits that are neither IBV_SEND_SIGNALED nor IBV_SEND_INLINE, but for the one that means "as if it were". */
+enum { MODE_SIG_ALL = IBV_SEND_SIGNALED, MODE_MIXED = 0x80 };
+
 struct hot_qp {
 	const struct ibv_qp *qp; /* key of qps_by_address */
 	uint64_t number;	 /* key of qps_by_number: qp_number_key() */
@@ -113,8 +117,9 @@ struct hot_qp {
 	uint16_t *ring;	    /* position after each signaled request, mod 2^16; NULL: QP_SIG_ALL */
 	uint32_t ring_mask; /* slots - 1 */
 	_Atomic uint8_t mixed;
-	uint8_t flags;	/* those of the record */
-	uint16_t index; /* ring size class, see memory.h */
+	uint8_t flags; /* those of the record */
+	uint8_t order; /* of the ring, see memory.h */
+	_Atomic uint8_t mode; /* MODE_*, or-ed to send_flags to choose a path */
 };
 static_assert(sizeof(struct hot_qp) == 64, "one cache line");
 
@@ -163,7 +168,8 @@ const struct geometry *geometry_for(const struct device *d);   /* the estimate f
 /* callers.c: indices among the records, made when new. Under lock; *path is the module's path or "". */
 uint16_t caller_index(struct guard *g, void *address);
 const char *caller_module(struct guard *g, uint16_t caller);
-/* The path of the object that `address` lies in, into buf; false when it cannot be told. No loader lock. */
+/* The path of the object that `address` lies in, "" for the program, into buf; false when it cannot be told. No loader
+ * lock. */
 bool module_of_address(const void *address, char *buf, size_t size, uintptr_t *base);
 
 /*
@@ -174,9 +180,13 @@ bool module_of_address(const void *address, char *buf, size_t size, uintptr_t *b
 void *record_begin(struct guard *g, enum state_kind kind);
 void record_ready(void *record);
 void record_end(struct guard *g, enum state_kind kind, void *record);
-/* Hot records, 64 bytes, zeroed; given back only after they left their tables. */
+/*
+ * Hot records, 64 bytes, zeroed; given back only after they left their tables, with the number of their keys, which
+ * come first. All else in them stays in place for long: a thread that polls may have found the record of a QP just
+ * before another thread destroyed it.
+ */
 void *hot_take(struct guard *g);
-void hot_give(struct guard *g, void *hot);
+void hot_give(struct guard *g, void *hot, unsigned int keys);
 
 /* account.c: budgets. All under lock. */
 void subject_of(struct guard *g, const struct device *d, unsigned int qp_type, uint16_t caller,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Printing without harm: see log.h. Descriptor 2 may by now be the program's data file, so it is compared
- * with what it was at load; a pipe that nobody reads would raise SIGPIPE, so that signal is held
- * back and taken during the write; a full pipe would block, so only what can be written is.
+ * with what it was at load. A pipe that nobody reads raises SIGPIPE, a file at its size limit SIGXFSZ, the
+ * terminal of another job SIGTTOU: they are held back during the write, and one that it raised is
+ * taken. A full pipe would block, so only what can be written is.
  */
 #include "log.h"
 
@@ -55,21 +56,30 @@ static bool stderr_is_unchanged(void)
 	       device == stderr_at_load.device && inode == stderr_at_load.inode;
 }
 
-/* Raw calls: pthread_sigmask is a symbol newer than glibc 2.31, and the kernel's set is 8 bytes. */
-static void write_without_sigpipe(int fd, const char *line, size_t len)
+static uint64_t signal_bit(int number)
 {
-	const uint64_t sigpipe = UINT64_C(1) << (SIGPIPE - 1);
+	return UINT64_C(1) << (number - 1);
+}
+
+/* Raw calls: pthread_sigmask is a symbol newer than glibc 2.31, and the kernel's set is 8 bytes. One that the program
+ * holds back itself may be pending already, and is then left to it. */
+static void write_without_signals(int fd, const char *line, size_t len)
+{
+	const uint64_t raised = signal_bit(SIGPIPE) | signal_bit(SIGXFSZ);
+	const uint64_t held = raised | signal_bit(SIGTTOU);
 	const struct timespec at_once = { 0, 0 };
 	struct pollfd ready = { .fd = fd, .events = POLLOUT };
-	uint64_t before, pending = 0;
+	uint64_t before, take, pending = 0;
 
 	if (syscall(SYS_ppoll, &ready, 1, &at_once, NULL, 8) != 1 ||
 	    (ready.revents & (POLLERR | POLLNVAL)) || !(ready.revents & POLLOUT))
 		return;
-	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &sigpipe, &before, 8);
-	syscall(SYS_rt_sigpending, &pending, 8);
-	if (sys_write(fd, line, len) < 0 && errno == EPIPE && !(pending & sigpipe))
-		syscall(SYS_rt_sigtimedwait, &sigpipe, NULL, &at_once, 8);
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &held, &before, 8);
+	if (before & raised)
+		syscall(SYS_rt_sigpending, &pending, 8);
+	take = raised & ~pending;
+	if (sys_write(fd, line, len) < 0 && (errno == EPIPE || errno == EFBIG) && take)
+		syscall(SYS_rt_sigtimedwait, &take, NULL, &at_once, 8);
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, 8);
 }
 
@@ -115,10 +125,10 @@ static void print(const struct guard *g, const char *line)
 		fd = open_log_file(file);
 		if (fd < 0)
 			return;
-		write_without_sigpipe(fd, out, len);
+		write_without_signals(fd, out, len);
 		sys_close(fd);
 	} else if (stderr_is_unchanged()) {
-		write_without_sigpipe(2, out, len);
+		write_without_signals(2, out, len);
 	}
 }
 

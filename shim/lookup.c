@@ -2,6 +2,8 @@
 /* The writer's side of lookup.h. Touches tables alone; called under guard->lock. */
 #include "lookup.h"
 
+#include <string.h>
+
 #include "memory.h"
 
 #define FIRST_SLOTS 256u
@@ -20,18 +22,32 @@ static struct lookup_table *table_new(uint64_t slots)
 		return NULL;
 	t->mask = slots - 1;
 	for (uint64_t i = 0; i < slots; i++)
-		atomic_init(&t->slot[i], lookup_empty);
+		t->slot[i] = lookup_empty;
 	return t;
 }
 
-void *lookup_find_again(const struct lookup *l, size_t key_offset, uint64_t key)
+static void *look(const struct lookup *l, size_t key_offset, uint64_t key)
+{
+	const struct lookup_table *t = __atomic_load_n(&l->table, __ATOMIC_ACQUIRE);
+
+	for (uint64_t i = lookup_hash(key);; i++) {
+		const uint64_t *record = __atomic_load_n(&t->slot[i & t->mask], __ATOMIC_ACQUIRE);
+
+		if (lookup_has_key(record, key_offset, key))
+			return (void *)(uintptr_t)record;
+		if (record == lookup_empty)
+			return NULL;
+	}
+}
+
+void *lookup_further(const struct lookup *l, size_t key_offset, uint64_t key)
 {
 	uint32_t before, after = atomic_load_explicit(&l->generation, memory_order_acquire);
 	void *record;
 
 	do {
 		before = after;
-		record = lookup_find(l, key_offset, key);
+		record = look(l, key_offset, key);
 		after = atomic_load_explicit(&l->generation, memory_order_acquire);
 	} while (!record && before != after);
 	return record;
@@ -49,8 +65,22 @@ bool lookup_init(struct lookup *l)
 	if (!t)
 		return false;
 	l->live = l->dead = 0;
-	atomic_store_explicit(&l->table, t, memory_order_release);
+	__atomic_store_n(&l->table, t, __ATOMIC_RELEASE);
 	return true;
+}
+
+void lookup_wipe(struct lookup *l)
+{
+	struct lookup_table *t = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
+
+	for (uint64_t i = 0; i <= t->mask; i++) {
+		const uint64_t *record = __atomic_load_n(&t->slot[i], __ATOMIC_RELAXED);
+
+		if (record != lookup_empty && record != lookup_removed)
+			memset((void *)(uintptr_t)record, 0, 64);
+	}
+	l->live = l->dead = 0;
+	__atomic_store_n(&l->table, &lookup_no_table, __ATOMIC_RELEASE);
 }
 
 static void place(struct lookup *l, struct lookup_table *t, const uint64_t *record)
@@ -58,14 +88,13 @@ static void place(struct lookup *l, struct lookup_table *t, const uint64_t *reco
 	uint64_t i = lookup_hash(key_of(l, record));
 
 	for (;; i++) {
-		const uint64_t *there =
-			atomic_load_explicit(&t->slot[i & t->mask], memory_order_relaxed);
+		const uint64_t *there = __atomic_load_n(&t->slot[i & t->mask], __ATOMIC_RELAXED);
 
 		if (there != lookup_empty && there != lookup_removed)
 			continue;
 		if (there == lookup_removed)
 			l->dead--;
-		atomic_store_explicit(&t->slot[i & t->mask], record, memory_order_release);
+		__atomic_store_n(&t->slot[i & t->mask], record, __ATOMIC_RELEASE);
 		return;
 	}
 }
@@ -77,13 +106,13 @@ static void place(struct lookup *l, struct lookup_table *t, const uint64_t *reco
  */
 static bool rebuild(struct lookup *l, uint64_t slots)
 {
-	struct lookup_table *old = atomic_load_explicit(&l->table, memory_order_relaxed);
+	struct lookup_table *old = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
 	struct lookup_table *t = NULL;
 
 	if (slots == old->mask + 1 && old->spare) {
 		t = old->spare;
 		for (uint64_t i = 0; i < slots; i++)
-			atomic_store_explicit(&t->slot[i], lookup_empty, memory_order_relaxed);
+			__atomic_store_n(&t->slot[i], lookup_empty, __ATOMIC_RELAXED);
 	} else {
 		t = table_new(slots);
 	}
@@ -91,20 +120,20 @@ static bool rebuild(struct lookup *l, uint64_t slots)
 		return false;
 	l->dead = 0;
 	for (uint64_t i = 0; i <= old->mask; i++) {
-		const uint64_t *record = atomic_load_explicit(&old->slot[i], memory_order_relaxed);
+		const uint64_t *record = __atomic_load_n(&old->slot[i], __ATOMIC_RELAXED);
 
 		if (record != lookup_empty && record != lookup_removed)
 			place(l, t, record);
 	}
 	t->spare = slots == old->mask + 1 ? old : NULL;
-	atomic_store_explicit(&l->table, t, memory_order_release);
+	__atomic_store_n(&l->table, t, __ATOMIC_RELEASE);
 	atomic_fetch_add_explicit(&l->generation, 1, memory_order_release);
 	return true;
 }
 
 bool lookup_insert(struct lookup *l, const void *record)
 {
-	struct lookup_table *t = atomic_load_explicit(&l->table, memory_order_relaxed);
+	struct lookup_table *t = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
 	uint64_t slots = t->mask + 1;
 
 	if ((l->live + 1) * 2 > slots) {
@@ -115,7 +144,7 @@ bool lookup_insert(struct lookup *l, const void *record)
 		if (!rebuild(l, slots) && l->live + l->dead + 2 > slots)
 			return false;
 	}
-	t = atomic_load_explicit(&l->table, memory_order_relaxed);
+	t = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
 	place(l, t, record);
 	l->live++;
 	atomic_fetch_add_explicit(&l->generation, 1, memory_order_release);
@@ -124,19 +153,18 @@ bool lookup_insert(struct lookup *l, const void *record)
 
 void lookup_remove(struct lookup *l, const void *record)
 {
-	struct lookup_table *t = atomic_load_explicit(&l->table, memory_order_relaxed);
+	struct lookup_table *t = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
 	uint64_t i = lookup_hash(key_of(l, record));
 
 	for (;; i++) {
-		const uint64_t *there =
-			atomic_load_explicit(&t->slot[i & t->mask], memory_order_relaxed);
+		const uint64_t *there = __atomic_load_n(&t->slot[i & t->mask], __ATOMIC_RELAXED);
 
 		if (there == lookup_empty)
 			return;
 		if (there == record)
 			break;
 	}
-	atomic_store_explicit(&t->slot[i & t->mask], lookup_removed, memory_order_release);
+	__atomic_store_n(&t->slot[i & t->mask], lookup_removed, __ATOMIC_RELEASE);
 	l->live--;
 	l->dead++;
 }

@@ -41,6 +41,15 @@ void *memory_map(size_t bytes)
 	return p;
 }
 
+void memory_unmap(void *p, size_t bytes)
+{
+	int saved = errno;
+
+	if (p)
+		munmap(p, bytes);
+	errno = saved;
+}
+
 static void *carve(char **next, char **end, size_t bytes, size_t chunk, void *(*map)(size_t))
 {
 	char *p;

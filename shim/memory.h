@@ -2,8 +2,8 @@
 /*
  * Memory of the guard's own, straight from the kernel: the application's malloc is never entered, so
  * that jemalloc, tcmalloc, sanitizers and constructors do not notice. Everything here is wiped to zero
- * in a forked child (MADV_WIPEONFORK, kernel 4.14) and none of it is ever unmapped: readers without a lock
- * may still look at it.
+ * in a forked child (MADV_WIPEONFORK, kernel 4.14). What readers without a lock may still look at is never
+ * unmapped.
  */
 #ifndef QPG_MEMORY_H
 #define QPG_MEMORY_H
@@ -16,6 +16,7 @@
 void *memory_map(size_t bytes);
 /* The same, but a child finds it as it was. */
 void *memory_map_kept(size_t bytes);
+void memory_unmap(void *p, size_t bytes); /* what no other thread was shown; takes NULL */
 /* True when children find memory_map()'s memory zeroed. */
 bool memory_is_wiped_on_fork(void);
 

@@ -61,6 +61,7 @@ OUT_OF_LINE void become_mixed(struct hot_qp *h)
 	STORE(r->other_last_signaled, (uint32_t)LOAD(r->other_send_posted));
 	atomic_store_explicit(&r->mixed, 1, memory_order_release);
 	atomic_store_explicit(&h->mixed, 1, memory_order_release);
+	STORE(h->mode, MODE_MIXED);
 }
 
 static bool may_post_sends(uint8_t state)

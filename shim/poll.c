@@ -209,11 +209,8 @@ void completion_taken(struct hot_cq *q, uint32_t qp_num, enum ibv_wc_status stat
 
 static OUT_OF_LINE int poll_unknown(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
-	const struct context_hooks *hooks;
+	const struct context_hooks *hooks = hooks_of(cq->context);
 
-	if (lookup_find_again(&cqs, offsetof(struct hot_cq, cq), (uintptr_t)cq))
-		return guarded_poll_cq(cq, n, wc);
-	hooks = hooks_of(cq->context);
 	return hooks ? hooks->real.poll_cq(cq, n, wc) : -1;
 }
 

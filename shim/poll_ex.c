@@ -15,8 +15,6 @@ static ALWAYS_INLINE struct hot_poll *poll_of(const struct ibv_cq_ex *cq)
 {
 	struct hot_poll *p = lookup_find(&polls, offsetof(struct hot_poll, cq), (uintptr_t)cq);
 
-	if (unlikely(!p))
-		p = lookup_find_again(&polls, offsetof(struct hot_poll, cq), (uintptr_t)cq);
 	return p;
 }
 
@@ -86,6 +84,10 @@ bool poll_hook(struct hot_cq *q, struct ibv_cq_ex *cq)
 		return false;
 	if (polls.table == &lookup_no_table && !lookup_init(&polls))
 		return false;
+	/* a CQ of this address whose destruction has not returned yet */
+	p = lookup_find(&polls, offsetof(struct hot_poll, cq), (uintptr_t)cq);
+	if (p)
+		lookup_remove(&polls, p);
 	p = pool_take_kept(&kept_polls, sizeof(*p));
 	if (!p)
 		return false;
@@ -100,25 +102,16 @@ bool poll_hook(struct hot_cq *q, struct ibv_cq_ex *cq)
 	return true;
 }
 
-struct hot_poll *poll_take_out(const struct ibv_cq *cq)
+struct hot_poll *poll_hooked(const struct ibv_cq *cq)
 {
-	struct hot_poll *p = poll_of((const struct ibv_cq_ex *)cq);
-
-	if (p)
-		lookup_remove(&polls, p);
-	return p;
-}
-
-void poll_put_back(struct hot_poll *p)
-{
-	if (p)
-		lookup_insert(&polls, p);
+	return poll_of((const struct ibv_cq_ex *)cq);
 }
 
 void poll_forget(struct hot_poll *p)
 {
 	if (!p)
 		return;
+	lookup_remove(&polls, p);
 	__atomic_store_n(&p->cq, NULL, __ATOMIC_RELAXED);
 	memset(&p->real, 0, sizeof(*p) - sizeof(p->cq));
 	pool_give(&kept_polls, sizeof(*p), p);

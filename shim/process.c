@@ -115,6 +115,7 @@ static void read_policy_file(struct beginning *b)
 		if (path == chosen)
 			complain(b, path,
 				 "the policy file cannot be read: its limits are not in force");
+		memory_unmap(text, POLICY_FILE_BYTES + 1);
 		return;
 	}
 	if (len == POLICY_FILE_BYTES)
@@ -122,6 +123,7 @@ static void read_policy_file(struct beginning *b)
 	t = text_begin(b->policy_file, sizeof(b->policy_file));
 	text_put(&t, path);
 	policy_parse(b->policy, path, text, (size_t)len, keep_complaint, b);
+	memory_unmap(text, POLICY_FILE_BYTES + 1);
 }
 
 static void read_variables(struct beginning *b)
@@ -312,7 +314,33 @@ static bool begin(struct guard *g)
 		log_line(g, LOG_WARN, b->complaint[i]);
 	if (b->why[0])
 		log_line(g, LOG_WARN, b->why);
+	memory_unmap(b, sizeof(*b));
 	return true;
+}
+
+/* Where children do not find their memory wiped (an old kernel, a sandbox that lacks the advice): what the wiping would
+ * have done. A child by a bare clone remains a second hand in its parent's file there. */
+static void in_child(void)
+{
+	struct guard *g = atomic_load_explicit(&the_guard, memory_order_relaxed);
+
+	if (!g)
+		return;
+	if (g->file)
+		file_leave(g->file);
+	atomic_store_explicit(&the_guard, NULL, memory_order_relaxed);
+	lookup_wipe(&qps_by_address);
+	lookup_wipe(&qps_by_number);
+	lookup_wipe(&cqs);
+	lookup_wipe(&srqs);
+}
+
+static void watch_forks(void)
+{
+	static bool watched;
+
+	if (!watched && !memory_is_wiped_on_fork())
+		watched = !pthread_atfork(NULL, NULL, in_child);
 }
 
 static struct guard *begin_once(void)
@@ -331,6 +359,7 @@ static struct guard *begin_once(void)
 	guard_lock(g);
 	ready = atomic_load_explicit(&g->ready, memory_order_relaxed);
 	if (!ready) {
+		watch_forks();
 		ready = begin(g) ? GUARD_READY : GUARD_FAILED;
 		atomic_store_explicit(&g->ready, ready, memory_order_release);
 	}

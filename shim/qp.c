@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ask.h"
 #include "builder.h"
 #include "counts.h"
 #include "file.h"
@@ -95,6 +96,9 @@ static void creation_failed(struct creation *c, int error)
 	guard_lock(c->guard);
 	reserve_qp(c, -1);
 	submitted.caps = c->verdict.submitted;
+	if (c->device)
+		geometry_learn_qp(c->device->geometry, &submitted, error ? error : EIO,
+				  &c->device->facts);
 	explain_qp(c->device, &submitted, error, &why);
 	note_failure(c->guard, c->device, &why, c->caller, c->request.type, &c->request.caps);
 	guard_unlock(c->guard);
@@ -160,10 +164,11 @@ static struct hot_qp *make_hot(struct creation *c, struct qp_record *r, const st
 	h->record = r;
 	h->hooks = hooks_of(c->context);
 	h->flags = r->flags;
+	h->mode = r->flags & QP_SIG_ALL ? MODE_SIG_ALL : 0;
 	if (!(r->flags & (QP_SIG_ALL | QP_SENDS_HIDDEN)) && r->effective.max_send_wr) {
-		h->index = (uint16_t)ring_order(r->effective.max_send_wr);
-		h->ring = ring_take(&g->rings, h->index);
-		h->ring_mask = (UINT32_C(1) << h->index) - 1;
+		h->order = (uint8_t)ring_order(r->effective.max_send_wr);
+		h->ring = ring_take(&g->rings, h->order);
+		h->ring_mask = (UINT32_C(1) << h->order) - 1;
 	}
 	if (r->flags & QP_HAS_SRQ)
 		h->srq = hot_srq_of(qp->srq);
@@ -210,20 +215,37 @@ static void charge_qp(struct guard *g, struct device *d, const struct qp_record 
 	charge_bytes(g, d, sign * ((int64_t)r->sq_bytes + r->rq_bytes + r->bookkeeping_bytes));
 }
 
+/* The bytes of what was made, and what it teaches. Under lock. */
+static void measure(struct creation *c, const struct qp_caps *effective,
+		    const struct queue_rings *asked, struct queue_bytes *out)
+{
+	struct qp_request submitted = c->request;
+
+	submitted.caps = c->verdict.submitted;
+	geometry_qp_bytes(geometry_for(c->device), &submitted, effective, facts_of(c->device),
+			  out);
+	if (!c->device)
+		return;
+	geometry_learn_qp(c->device->geometry, &submitted, 0, &c->device->facts);
+	if (asked)
+		ask_compare(c->guard, c->device, &submitted, asked, out);
+}
+
 static void creation_done(struct creation *c, const struct ibv_qp *qp,
 			  const struct qp_caps *effective)
 {
 	struct guard *g = c->guard;
 	struct state_totals *t = &g->header->totals;
+	struct queue_rings rings;
 	struct queue_bytes bytes;
 	struct group_key key;
 	struct qp_record *r;
 	struct hot_qp *h;
+	bool asked = ask_rings(hooks_of(c->context), qp, &c->request, &rings);
 
-	geometry_qp_bytes(geometry_for(c->device), &c->request, effective, facts_of(c->device),
-			  &bytes);
 	guard_lock(g);
 	reserve_qp(c, -1);
+	measure(c, effective, asked ? &rings : NULL, &bytes);
 	count_created(&t->created_qps, &t->live_qps);
 	if (t->live_qps > t->peak_qps)
 		t->peak_qps = t->live_qps;
@@ -325,6 +347,7 @@ static struct qp_request request_of_ex(const struct ibv_qp_init_attr_ex *a)
 		r.create_flags = a->create_flags;
 	if (a->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER)
 		r.max_tso_header = a->max_tso_header;
+	r.is_rss = (a->comp_mask & (IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE)) != 0;
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		r.has_send_ops = true;
 		r.send_ops = a->send_ops_flags;
@@ -433,8 +456,8 @@ static void destroyed(struct guard *g, const struct ibv_qp *shadow, struct hot_q
 	count_destroyed(&t->destroyed_qps, &t->live_qps);
 	record_end(g, KIND_QP, r);
 	if (h->ring)
-		ring_give(&g->rings, h->index, h->ring);
-	hot_give(g, h);
+		ring_give(&g->rings, h->order, h->ring);
+	hot_give(g, h, 2);
 }
 
 static struct real real_destroy = { "ibv_destroy_qp", "IBVERBS_1.1", NULL };
@@ -459,7 +482,7 @@ INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
 	h = hot_qp_of(qp);
 	if (h) {
 		take_out(h);
-		w = wr_take_out(qp);
+		w = wr_hooked(qp);
 	}
 	guard_unlock(g);
 	rc = destroy(qp);
@@ -469,7 +492,6 @@ INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
 	if (rc) {
 		lookup_insert(&qps_by_address, h);
 		lookup_insert(&qps_by_number, h);
-		wr_put_back(w);
 	} else {
 		wr_forget(w);
 		destroyed(g, &shadow, h);

@@ -48,6 +48,22 @@ void *real_find(struct real *r)
 	return address;
 }
 
+void *real_find_in(struct real *r, const char *library)
+{
+	void *address = atomic_load_explicit(&r->address, memory_order_relaxed);
+	int saved = errno;
+	void *handle;
+
+	if (address || !dlsym || !dlvsym || !dlopen)
+		return address;
+	handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+	if (handle)
+		address = lookup(handle, r);
+	atomic_store_explicit(&r->address, address, memory_order_relaxed);
+	errno = saved;
+	return address;
+}
+
 void *real_libc(const char *name)
 {
 	return dlsym ? dlsym(RTLD_DEFAULT, name) : NULL;

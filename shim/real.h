@@ -17,6 +17,8 @@ struct real {
 
 /* Its address, or NULL when libibverbs is not loaded or has none. Any thread; errno is kept. */
 void *real_find(struct real *r);
+/* The same in the library of that name alone, if it is loaded. */
+void *real_find_in(struct real *r, const char *library);
 /* A libc function that may be newer than the oldest libc we run on, or NULL. */
 void *real_libc(const char *name);
 

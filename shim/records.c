@@ -9,6 +9,7 @@
 #include "guard.h"
 
 #define KEEP_ENDED 64u
+#define KEEP_HOT   1024u
 
 /* What every record begins with. */
 struct record_head {
@@ -22,28 +23,50 @@ static const size_t bytes_of[KINDS] = {
 	[KIND_SRQ] = sizeof(struct srq_record),
 };
 
-static void *oldest_ended(struct free_records *f)
+static void *oldest_of(struct ended *e)
 {
-	void *record;
+	void *oldest;
 
-	if (!f->count)
+	if (!e->count)
 		return NULL;
-	record = f->ring[f->first];
-	f->first = (f->first + 1) % f->room;
-	f->count--;
-	return record;
+	oldest = e->ring[e->first];
+	e->first = (e->first + 1) % e->room;
+	e->count--;
+	return oldest;
+}
+
+static bool make_room(struct ended *e)
+{
+	uint32_t room = e->room ? e->room * 2 : 256;
+	void **ring = memory_map(room * sizeof(*ring));
+
+	if (!ring)
+		return false;
+	for (uint32_t i = 0; i < e->count; i++)
+		ring[i] = e->ring[(e->first + i) % e->room];
+	e->ring = ring;
+	e->room = room;
+	e->first = 0;
+	return true;
+}
+
+/* Without memory it is lost to later objects, nothing else. */
+static void keep_ended(struct ended *e, void *object)
+{
+	if (e->count < e->room || make_room(e))
+		e->ring[(e->first + e->count++) % e->room] = object;
 }
 
 void *record_begin(struct guard *g, enum state_kind kind)
 {
-	struct free_records *f = &g->free_records[kind];
-	struct record_head *r = f->count > KEEP_ENDED ? oldest_ended(f) : NULL;
+	struct ended *e = &g->ended_records[kind];
+	struct record_head *r = e->count > KEEP_ENDED ? oldest_of(e) : NULL;
 	uint32_t index;
 
 	if (!r)
 		r = file_add(g, kind, UINT32_MAX - 1, &index);
 	if (!r)
-		r = oldest_ended(f);
+		r = oldest_of(e);
 	if (!r) {
 		atomic_fetch_add_explicit(&g->header->totals.unrecorded, 1, memory_order_relaxed);
 		return NULL;
@@ -61,43 +84,34 @@ void record_ready(void *record)
 	atomic_fetch_add_explicit(&r->seq, 1, memory_order_release);
 }
 
-static bool make_room(struct free_records *f)
-{
-	uint32_t room = f->room ? f->room * 2 : 256;
-	void **ring = memory_map(room * sizeof(*ring));
-
-	if (!ring)
-		return false;
-	for (uint32_t i = 0; i < f->count; i++)
-		ring[i] = f->ring[(f->first + i) % f->room];
-	f->ring = ring;
-	f->room = room;
-	f->first = 0;
-	return true;
-}
-
 void record_end(struct guard *g, enum state_kind kind, void *record)
 {
-	struct free_records *f = &g->free_records[kind];
 	struct record_head *r = record;
 
 	atomic_store_explicit(&r->state, RECORD_ENDED, memory_order_release);
-	if (f->count == f->room && !make_room(f))
-		return; /* the record is lost to later objects, nothing else */
-	f->ring[(f->first + f->count++) % f->room] = record;
+	keep_ended(&g->ended_records[kind], record);
+}
+
+/* Word by word: readers may be comparing its key. */
+static void zero_words(uint64_t *word, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		__atomic_store_n(&word[i], 0, __ATOMIC_RELAXED);
 }
 
 void *hot_take(struct guard *g)
 {
-	return pool_take(&g->hot_objects, 64);
+	void *hot = g->ended_hot.count > KEEP_HOT ? oldest_of(&g->ended_hot) : NULL;
+
+	if (hot)
+		zero_words(hot, 8);
+	else
+		hot = pool_take(&g->hot_objects, 64);
+	return hot;
 }
 
-/* Zeroed word by word: readers may be comparing its key. */
-void hot_give(struct guard *g, void *hot)
+void hot_give(struct guard *g, void *hot, unsigned int keys)
 {
-	uint64_t *word = hot;
-
-	for (unsigned int i = 0; i < 8; i++)
-		__atomic_store_n(&word[i], 0, __ATOMIC_RELAXED);
-	pool_give(&g->hot_objects, 64, hot);
+	zero_words(hot, keys);
+	keep_ended(&g->ended_hot, hot);
 }

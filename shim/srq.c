@@ -75,6 +75,13 @@ static void creation_submit(struct creation *c, struct ibv_srq_attr *attr)
 	guard_nest(1);
 }
 
+/* What the creation teaches; error 0: it succeeded. */
+static void learn(struct creation *c, int error)
+{
+	geometry_learn_srq(c->device->geometry, c->verdict.submitted.max_recv_wr,
+			   c->verdict.submitted.max_recv_sge, error, &c->device->facts);
+}
+
 static void creation_failed(struct creation *c, int error)
 {
 	struct qp_caps requested = caps_of(c->requested_wr, c->requested_sge);
@@ -82,6 +89,8 @@ static void creation_failed(struct creation *c, int error)
 
 	guard_lock(c->guard);
 	reserve_srq(c, -1);
+	if (c->device)
+		learn(c, error ? error : EIO);
 	explain_srq(c->device, c->verdict.submitted.max_recv_wr, c->verdict.submitted.max_recv_sge,
 		    error, &why);
 	note_failure(c->guard, c->device, &why, c->caller, 0, &requested);
@@ -146,10 +155,12 @@ static void creation_done(struct creation *c, const struct ibv_srq *srq,
 	struct queue_bytes bytes;
 	struct srq_record *r;
 
-	geometry_srq_bytes(geometry_for(c->device), c->verdict.submitted.max_recv_wr,
-			   c->verdict.submitted.max_recv_sge, facts_of(c->device), &bytes);
 	guard_lock(g);
 	reserve_srq(c, -1);
+	geometry_srq_bytes(geometry_for(c->device), c->verdict.submitted.max_recv_wr,
+			   c->verdict.submitted.max_recv_sge, facts_of(c->device), &bytes);
+	if (c->device)
+		learn(c, 0);
 	count_created(&t->created_srqs, &t->live_srqs);
 	atomic_fetch_add_explicit(&g->header->entry_points[c->entry], 1, memory_order_relaxed);
 	r = record_begin(g, KIND_SRQ);
@@ -236,21 +247,25 @@ struct ibv_srq *guarded_create_srq_ex(struct ibv_context *context,
 	return creation_end(&c, hooks->create_srq_ex(context, attr), &attr->attr, before);
 }
 
+/* The old ring and the new one were both there for a while, as in cq.c. */
 static void resized(struct guard *g, const struct ibv_srq *srq, uint32_t max_wr)
 {
 	struct device *d = device_of(g, srq->context);
 	struct hot_srq *h = hot_srq_of(srq);
 	struct srq_record *r = h ? h->record : NULL;
 	struct queue_bytes bytes;
-	int64_t more;
+	int64_t more, fewer;
 
 	if (!r)
 		return;
 	geometry_srq_bytes(geometry_for(d), max_wr, r->effective_sge, facts_of(d), &bytes);
-	more = (int64_t)(queue_bytes_total(&bytes) - r->ring_bytes - r->bookkeeping_bytes);
+	more = (int64_t)queue_bytes_total(&bytes);
+	fewer = -(int64_t)(r->ring_bytes + r->bookkeeping_bytes);
 	charge(g, BUDGET_RECV_WRS, (int64_t)max_wr - r->effective_wr);
 	charge_bytes(g, d, more);
+	charge_bytes(g, d, fewer);
 	group_resize(g, r->group, more);
+	group_resize(g, r->group, fewer);
 	h->max_wr = max_wr;
 	atomic_store_explicit(&r->effective_wr, max_wr, memory_order_relaxed);
 	atomic_store_explicit(&r->ring_bytes, bytes.rq, memory_order_relaxed);
@@ -325,7 +340,7 @@ INTERPOSED int ibv_destroy_srq(struct ibv_srq *srq)
 		charge_srq(g, device_of(g, context), h->record, -1);
 		count_destroyed(&g->header->totals.destroyed_srqs, &g->header->totals.live_srqs);
 		record_end(g, KIND_SRQ, h->record);
-		hot_give(g, h);
+		hot_give(g, h, 1);
 	}
 	guard_unlock(g);
 	if (rc)

@@ -16,8 +16,6 @@ static ALWAYS_INLINE struct hot_wr *wr_of(const struct ibv_qp_ex *qp)
 {
 	struct hot_wr *w = lookup_find(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
 
-	if (unlikely(!w))
-		w = lookup_find_again(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
 	return w;
 }
 
@@ -408,6 +406,10 @@ bool wr_hook(struct hot_qp *h, struct ibv_qp_ex *qp)
 		return false;
 	if (wrs.table == &lookup_no_table && !lookup_init(&wrs))
 		return false;
+	/* a QP of this address whose destruction has not returned yet */
+	w = lookup_find(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
+	if (w)
+		lookup_remove(&wrs, w);
 	w = pool_take_kept(&kept_wrs, sizeof(*w));
 	if (!w)
 		return false;
@@ -444,25 +446,16 @@ void wr_hook_again(struct ibv_qp *qp)
 	put_in(ex);
 }
 
-struct hot_wr *wr_take_out(const struct ibv_qp *qp)
+struct hot_wr *wr_hooked(const struct ibv_qp *qp)
 {
-	struct hot_wr *w = wr_of((const struct ibv_qp_ex *)qp);
-
-	if (w)
-		lookup_remove(&wrs, w);
-	return w;
-}
-
-void wr_put_back(struct hot_wr *w)
-{
-	if (w)
-		lookup_insert(&wrs, w);
+	return wr_of((const struct ibv_qp_ex *)qp);
 }
 
 void wr_forget(struct hot_wr *w)
 {
 	if (!w)
 		return;
+	lookup_remove(&wrs, w);
 	__atomic_store_n(&w->qp, NULL, __ATOMIC_RELAXED);
 	memset(&w->real, 0, sizeof(*w) - sizeof(w->qp));
 	pool_give(&kept_wrs, sizeof(*w), w);
