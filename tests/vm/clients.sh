@@ -81,11 +81,12 @@ start() {
 judge() {
 	local name=$1 server_pid client_pid report=$results/$1.json
 	is_chosen "$name" || return
-	# shellcheck source=/dev/null
-	if ! . "$results/$name.guarded/pids"; then
+	if ! [ -s "$results/$name.guarded/pids" ]; then
 		not_ok "$name: was run"
 		return
 	fi
+	# shellcheck source=/dev/null
+	. "$results/$name.guarded/pids"
 	compare_end "$name" server
 	compare_end "$name" client
 	if ! "$qpguard" report --format json --verbose "$results/$name.guarded/state" >"$report" 2>"$report.errors"; then
@@ -161,6 +162,7 @@ if [ -n "${QPG_IN_VM-}" ]; then
 	cp -r --sparse=always "$work/." "$results"
 	exit
 fi
-collect 400 "$@"
+# A minute or two, but many on a machine that has much else to do.
+collect 900 "$@"
 for_each_client judge
 finish

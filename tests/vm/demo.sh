@@ -20,7 +20,7 @@ device_of_this_machine() {
 
 if ! device=$(device_of_this_machine); then
 	echo "This machine has no RDMA device; starting a virtual machine that has one ..."
-	exec "$here/vm" run -t 240 "$here/demo.sh"
+	exec "$here/vm" run -t 600 "$here/demo.sh"
 fi
 
 # shellcheck source=tests/vm/lib.sh
@@ -77,7 +77,8 @@ show qpguard report
 heading "2. The same program with a budget that it exceeds"
 export QPGUARD_DIR=$state/second
 start_server
-show env LD_PRELOAD=libqpguard.so QPGUARD_BUDGET_PROCESS_BYTES=16K QPGUARD_BUDGET_ACTION=refuse \
+# Enough for its completion queues, too little for the queue pair besides.
+show env LD_PRELOAD=libqpguard.so QPGUARD_BUDGET_PROCESS_BYTES=256K QPGUARD_BUDGET_ACTION=refuse \
 	"${perftest[@]}" 127.0.0.1
 echo "(exit status $?)"
 stop_server

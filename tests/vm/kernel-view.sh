@@ -111,6 +111,6 @@ if [ -n "${QPG_IN_VM-}" ]; then
 	collect_here
 	exit
 fi
-collect 240
+collect 400
 judge
 finish
