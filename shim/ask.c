@@ -92,8 +92,8 @@ bool ask_rings(const struct context_hooks *hooks, const struct ibv_qp *qp,
 	       const struct qp_request *req, struct queue_rings *out)
 {
 	int (*init_obj)(struct mlx5dv_obj *, uint64_t) =
-		(int (*)(struct mlx5dv_obj *, uint64_t))atomic_load_explicit(
-			&real_init_obj.address, memory_order_relaxed);
+		(int (*)(struct mlx5dv_obj *, uint64_t))atomic_load_explicit(&real_init_obj.address,
+									     memory_order_relaxed);
 	/* a later library may know of more members */
 	union {
 		struct mlx5dv_qp qp;
