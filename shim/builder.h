@@ -80,8 +80,8 @@ bool poll_hook(struct hot_cq *q, struct ibv_cq_ex *cq);
 struct hot_poll *poll_hooked(const struct ibv_cq *cq);
 void poll_forget(struct hot_poll *p);
 
-/* poll.c: one completion of a known CQ, as wc would have it; opcode is looked at on success alone. */
-void completion_taken(struct hot_cq *q, uint32_t qp_num, enum ibv_wc_status status,
-		      enum ibv_wc_opcode opcode);
+/* poll.c: one completion of a known CQ; and that a poll found no more. */
+void completion_taken(struct hot_cq *q, const struct ibv_wc *wc);
+void completions_ran_out(struct hot_cq *q);
 
 #endif

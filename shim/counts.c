@@ -85,7 +85,7 @@ uint64_t record_recv_outstanding(const struct qp_record *r)
 
 uint64_t record_srq_outstanding(const struct srq_record *r)
 {
-	uint64_t retired = LOAD(r->retired);
+	uint64_t retired = LOAD(r->poll_retired) + LOAD(r->retired);
 
 	return less(LOAD(r->post_posted) + LOAD(r->other_posted), retired);
 }

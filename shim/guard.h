@@ -46,7 +46,7 @@ struct device {
 	const struct geometry *geometry;
 	struct device_facts facts; /* what its geometry depends on */
 	bool difference_told;	   /* between model and provider */
-	uint64_t reserved_bytes; /* by creations under way */
+	uint64_t reserved_bytes;   /* by creations under way */
 };
 
 /* What ended keeps its last values until an object needs it; the oldest goes first. */
@@ -79,7 +79,9 @@ struct guard {
 enum { GUARD_READY = 1, GUARD_FAILED = 2 };
 
 /* process.c; outside struct guard, since a child must be able to look before it has begun. */
+#pragma GCC visibility push(hidden) /* so that they are reached without the GOT */
 extern struct lookup qps_by_address, qps_by_number, cqs, srqs;
+#pragma GCC visibility pop
 
 /* One opened context. Entries are never freed, so that a late call always finds its way on. */
 struct context_hooks {
@@ -93,12 +95,14 @@ struct context_hooks {
 };
 
 struct hot_srq {
-	const struct ibv_srq *srq;
+	const struct ibv_srq *srq; /* key */
 	struct srq_record *record;
 	const struct context_hooks *hooks;
 	_Atomic(void *) post_owner;
+	_Atomic(void *)
+		poll_cq; /* the first CQ that got its completions: whose owner counts plainly */
 	uint32_t max_wr, max_sge;
-	uint64_t zero[3];
+	uint64_t zero[2];
 };
 
 /* Bits that are neither IBV_SEND_SIGNALED nor IBV_SEND_INLINE, but for the one that means "as if it were". */
@@ -117,22 +121,23 @@ struct hot_qp {
 	uint16_t *ring;	    /* position after each signaled request, mod 2^16; NULL: QP_SIG_ALL */
 	uint32_t ring_mask; /* slots - 1 */
 	_Atomic uint8_t mixed;
-	uint8_t flags; /* those of the record */
-	uint8_t order; /* of the ring, see memory.h */
+	uint8_t flags;	      /* those of the record */
+	uint8_t order;	      /* of the ring, see memory.h */
 	_Atomic uint8_t mode; /* MODE_*, or-ed to send_flags to choose a path */
 };
 static_assert(sizeof(struct hot_qp) == 64, "one cache line");
 
 struct hot_cq {
-	const struct ibv_cq *cq;
+	const struct ibv_cq *cq;			    /* key */
 	int (*poll)(struct ibv_cq *, int, struct ibv_wc *); /* the provider's */
+	_Atomic uint32_t polls;				    /* ibv_poll_cq, mod 2^32 */
+	_Atomic uint32_t full_at; /* the last of them that got all that it asked for */
 	_Atomic uint32_t backlog; /* completions taken since a poll came back short */
 	uint32_t zero0;
 	uint64_t number_key; /* qp_number_key() of this context with QP number 0 */
 	_Atomic(void *) poll_owner;
 	struct cq_record *record;
 	const struct context_hooks *hooks;
-	uint64_t zero1;
 };
 static_assert(sizeof(struct hot_cq) == 64, "one cache line");
 

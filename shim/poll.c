@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The data path of polling: the real call first, then each completion is taken to the QP that it is
- * of. The same rules and the same owner scheme as post.c, by CQ: the first thread that polls a CQ counts
+ * of. The same rules and the same owner scheme as in send.c, by CQ: the first thread that polls a CQ counts
  * plainly.
  */
 #include "builder.h"
@@ -9,39 +9,33 @@
 
 /* --- completions of sends --- */
 
-/* `position` after the request that completed, mod 2^16: moves "retired" up to it, never back, never past
- * what was posted. A stale slot of the ring, left by posts that overlapped, is ignored. */
-static ALWAYS_INLINE void retire_up_to(struct qp_record *r, uint16_t position, bool owner)
+/* Of a mixed queue, after completions were counted: moves "retired" up to the position that the ring has for the
+ * last of them, never back, never past what was posted. A stale slot, left by posts that overlapped, is
+ * ignored. */
+static ALWAYS_INLINE void settle(const struct hot_qp *h, bool owner)
 {
+	struct qp_record *r = h->record;
+	uint64_t turn = READ64(r->poll_send_completions) + READ64(r->other_send_completions);
 	uint64_t retired = sends_retired(r, true);
-	uint64_t posted = LOAD(r->post_send_posted) + LOAD(r->other_send_posted);
-	uint16_t more = (uint16_t)(position - (uint16_t)retired);
+	uint64_t outstanding = READ64(r->post_send_posted) + READ64(r->other_send_posted) - retired;
+	uint16_t more;
 
-	if (more > posted - retired)
+	(void)atomic_load_explicit(&h->mixed,
+				   memory_order_acquire); /* the ring was filled before */
+	more = (uint16_t)(ring_get(h, (uint32_t)turn - 1) - (uint16_t)retired);
+	if (unlikely(more > outstanding))
 		return;
 	if (owner)
-		STORE(r->poll_send_retired, retired + more);
+		WRITE64(r->poll_send_retired, retired + more);
 	else
 		raise64(&r->other_send_retired, retired + more);
 }
 
-/* The number of send completions before this one, counted. */
-static ALWAYS_INLINE uint64_t take_turn(struct qp_record *r, bool owner)
+static void send_completed_for_other(struct hot_qp *h)
 {
-	if (!owner)
-		return ADD(r->other_send_completions, 1) + LOAD(r->poll_send_completions);
-	STORE(r->poll_send_completions, LOAD(r->poll_send_completions) + 1);
-	return LOAD(r->poll_send_completions) - 1 + LOAD(r->other_send_completions);
-}
-
-static ALWAYS_INLINE void send_completed(struct hot_qp *h, bool owner)
-{
-	uint64_t turn = take_turn(h->record, owner);
-
-	if (unlikely(atomic_load_explicit(&h->mixed, memory_order_acquire)))
-		retire_up_to(h->record,
-			     __atomic_load_n(&h->ring[turn & h->ring_mask], __ATOMIC_RELAXED),
-			     owner);
+	ADD(h->record->other_send_completions, 1);
+	if (LOAD(h->mixed))
+		settle(h, false);
 }
 
 /* A request that ended in error has a completion whether or not it was signaled: it retires itself, and is the
@@ -64,19 +58,26 @@ static void send_failed(struct hot_qp *h)
 
 /* --- completions of receives --- */
 
-static ALWAYS_INLINE void recv_completed(struct hot_qp *h, bool owner)
+static SHORT_PATH void srq_recv_completed(const struct hot_cq *q, struct hot_srq *srq, bool owner)
 {
-	struct qp_record *r = h->record;
+	void *nobody = NULL;
 
-	if (unlikely(h->flags & QP_HAS_SRQ)) {
-		if (h->srq)
-			ADD(h->srq->record->retired, 1);
+	if (!srq)
 		return;
-	}
-	if (owner)
-		STORE(r->poll_recv_retired, LOAD(r->poll_recv_retired) + 1);
+	if (unlikely(LOAD(srq->poll_cq) == NULL))
+		atomic_compare_exchange_strong(&srq->poll_cq, &nobody, (void *)(uintptr_t)q);
+	if (owner && LOAD(srq->poll_cq) == (const void *)q)
+		STORE(srq->record->poll_retired, LOAD(srq->record->poll_retired) + 1);
 	else
-		ADD(r->other_recv_retired, 1);
+		ADD(srq->record->retired, 1);
+}
+
+static void recv_completed_for_other(const struct hot_cq *q, struct hot_qp *h)
+{
+	if (h->flags & QP_HAS_SRQ)
+		srq_recv_completed(q, h->srq, false);
+	else
+		ADD(h->record->other_recv_retired, 1);
 }
 
 /* --- errors --- */
@@ -115,21 +116,21 @@ static OUT_OF_LINE void completed_in_error(struct hot_cq *q, struct hot_qp *h)
 	if (h->flags & QP_HAS_SRQ) {
 		/* receives of an SRQ are flushed too, when one was taken from it */
 		if (!same_cq && r->recv_cq == q->record->id)
-			recv_completed(h, false);
+			recv_completed_for_other(q, h);
 		else if (same_cq && !record_send_outstanding(r))
-			recv_completed(h, false);
+			recv_completed_for_other(q, h);
 		else
 			send_failed(h);
 	} else if (!same_cq) {
 		if (r->send_cq == q->record->id)
 			send_failed(h);
 		else
-			recv_completed(h, false);
+			recv_completed_for_other(q, h);
 	} else if (!record_recv_outstanding(r)) {
 		if (record_send_outstanding(r))
 			send_failed(h);
 	} else if (!record_send_outstanding(r)) {
-		recv_completed(h, false);
+		recv_completed_for_other(q, h);
 	} else {
 		direction_unknown(h, q);
 	}
@@ -137,95 +138,148 @@ static OUT_OF_LINE void completed_in_error(struct hot_cq *q, struct hot_qp *h)
 
 /* --- polling --- */
 
-static ALWAYS_INLINE void take_completions(struct hot_cq *q, const struct ibv_wc *wc, int n,
-					   const bool owner)
+static OUT_OF_LINE void take_for_other(struct hot_cq *q, const struct ibv_wc *wc, int n)
 {
 	for (const struct ibv_wc *w = wc; w < wc + n; w++) {
 		struct hot_qp *h = lookup_find(&qps_by_number, offsetof(struct hot_qp, number),
 					       q->number_key | w->qp_num);
 
-		if (unlikely(!h))
+		if (!h)
 			continue; /* its QP was destroyed, or made out of our sight */
-		if (unlikely(w->status != IBV_WC_SUCCESS))
+		if (w->status != IBV_WC_SUCCESS)
 			completed_in_error(q, h);
 		else if (w->opcode & IBV_WC_RECV)
-			recv_completed(h, owner);
+			recv_completed_for_other(q, h);
 		else
-			send_completed(h, owner);
+			send_completed_for_other(h);
 	}
 }
 
-/* What was taken since a poll last came back short is a lower bound of what the CQ held. */
-static ALWAYS_INLINE void note_backlog(struct hot_cq *q, int asked, int got, bool owner)
+/* Of a mixed queue only the last of its completions in a row needs to be settled. */
+static ALWAYS_INLINE void take_owned(struct hot_cq *q, const struct ibv_wc *wc, int n)
 {
-	struct cq_record *r = q->record;
-	uint32_t backlog;
+	struct hot_qp *h, *unsettled = NULL;
+	const struct ibv_wc *end = wc + n;
+	uint64_t key;
 
-	if (owner) {
-		backlog = LOAD(q->backlog) + (uint32_t)got;
-		if (backlog > LOAD(r->peak_backlog))
-			STORE(r->peak_backlog, backlog);
-		STORE(q->backlog, got < asked ? 0 : backlog);
-	} else {
-		backlog = ADD(q->backlog, (uint32_t)got) + (uint32_t)got;
-		raise32(&r->other_peak_backlog, backlog);
-		if (got < asked)
-			STORE(q->backlog, 0);
+	for (; wc < end; wc++) {
+		key = q->number_key | wc->qp_num;
+		h = lookup_first(&qps_by_number, offsetof(struct hot_qp, number), key);
+		if (unlikely(!h)) {
+			h = lookup_further(&qps_by_number, offsetof(struct hot_qp, number), key);
+			if (!h)
+				continue;
+		}
+		if (unlikely(wc->status != IBV_WC_SUCCESS)) {
+			completed_in_error(q, h);
+			continue;
+		}
+		if (wc->opcode & IBV_WC_RECV) {
+			if (unlikely(h->flags & QP_HAS_SRQ))
+				srq_recv_completed(q, h->srq, true);
+			else
+				WRITE64(h->record->poll_recv_retired,
+					READ64(h->record->poll_recv_retired) + 1);
+			continue;
+		}
+		WRITE64(h->record->poll_send_completions,
+			READ64(h->record->poll_send_completions) + 1);
+		if (unlikely(READ8(h->mode) & MODE_MIXED) && h != unsettled) {
+			if (unsettled)
+				settle(unsettled, true);
+			unsettled = h;
+		}
 	}
+	if (unsettled)
+		settle(unsettled, true);
 }
 
-static OUT_OF_LINE void polled_by_other(struct hot_cq *q, struct ibv_wc *wc, int asked, int got)
+static OUT_OF_LINE int polled_by_other(struct hot_cq *q, const struct ibv_wc *wc, int got,
+				       uint32_t backlog)
 {
 	ADD(q->record->other_completions, (uint64_t)got);
-	take_completions(q, wc, got, false);
-	note_backlog(q, asked, got, false);
-}
-
-/* Some got completions. A libibverbs without a poll function returns EOPNOTSUPP, 95: more than was asked. */
-static __attribute__((noinline)) int polled(struct hot_cq *q, int asked, struct ibv_wc *wc, int got)
-{
-	struct cq_record *r = q->record;
-
-	if (unlikely(got > asked))
-		return got;
-	if (unlikely(LOAD(q->poll_owner) != __builtin_thread_pointer()) &&
-	    !become_owner(&q->poll_owner)) {
-		polled_by_other(q, wc, asked, got);
-		return got;
-	}
-	STORE(r->poll_completions, LOAD(r->poll_completions) + (uint64_t)got);
-	take_completions(q, wc, got, true);
-	note_backlog(q, asked, got, true);
+	raise32(&q->record->other_peak_backlog, backlog);
+	take_for_other(q, wc, got);
 	return got;
 }
 
-void completion_taken(struct hot_cq *q, uint32_t qp_num, enum ibv_wc_status status,
-		      enum ibv_wc_opcode opcode)
+/*
+ * Some came. What was taken since a poll last came back short is a lower bound of what the CQ held: the polls that got
+ * all they asked for and follow each other are added up. A libibverbs without a poll function returns
+ * EOPNOTSUPP, 95: more than was asked.
+ */
+static SHORT_PATH int polled(int got, int asked, const struct ibv_wc *wc, struct hot_cq *q)
 {
-	struct ibv_wc wc = { .qp_num = qp_num, .status = status, .opcode = opcode };
+	struct cq_record *r = q->record;
+	uint32_t now = READ32(q->polls), backlog = (uint32_t)got;
 
-	polled(q, 1, &wc, 1);
+	if (unlikely(got > asked))
+		return got;
+	if (now - READ32(q->full_at) == 1)
+		backlog += READ32(q->backlog);
+	if (got == asked) {
+		WRITE32(q->full_at, now);
+		WRITE32(q->backlog, backlog);
+	}
+	if (unlikely(!owns(&q->poll_owner)) && !become_owner(&q->poll_owner))
+		return polled_by_other(q, wc, got, backlog);
+	if (unlikely(backlog > READ32(r->peak_backlog)))
+		WRITE32(r->peak_backlog, backlog);
+	WRITE64(r->poll_completions, READ64(r->poll_completions) + (uint64_t)got);
+	take_owned(q, wc, got);
+	return got;
 }
 
-static OUT_OF_LINE int poll_unknown(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+/* One completion of an extended CQ, and that there is none left for now. */
+void completion_taken(struct hot_cq *q, const struct ibv_wc *wc)
 {
-	const struct context_hooks *hooks = hooks_of(cq->context);
+	uint32_t backlog = READ32(q->backlog) + 1;
 
-	return hooks ? hooks->real.poll_cq(cq, n, wc) : -1;
+	WRITE32(q->backlog, backlog);
+	if (unlikely(!owns(&q->poll_owner)) && !become_owner(&q->poll_owner)) {
+		polled_by_other(q, wc, 1, backlog);
+		return;
+	}
+	if (unlikely(backlog > READ32(q->record->peak_backlog)))
+		WRITE32(q->record->peak_backlog, backlog);
+	WRITE64(q->record->poll_completions, READ64(q->record->poll_completions) + 1);
+	take_owned(q, wc, 1);
 }
 
-/* Takes the place of ibv_context_ops.poll_cq: man ibv_poll_cq. */
-int guarded_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+void completions_ran_out(struct hot_cq *q)
+{
+	WRITE32(q->backlog, 0);
+}
+
+static OUT_OF_LINE int poll_somehow(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct hot_cq *q = lookup_find(&cqs, offsetof(struct hot_cq, cq), (uintptr_t)cq);
+	const struct context_hooks *hooks;
+	int got;
+
+	if (!q) {
+		hooks = hooks_of(cq->context);
+		return hooks ? hooks->real.poll_cq(cq, n, wc) : -1;
+	}
+	STORE(q->polls, LOAD(q->polls) + 1);
+	got = q->poll(cq, n, wc);
+	return got > 0 ? polled(got, n, wc, q) : got;
+}
+
+/* Takes the place of ibv_context_ops.poll_cq: man ibv_poll_cq. What only a hit needs is kept as in send.c. */
+int guarded_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct hot_cq *q = lookup_first(&cqs, offsetof(struct hot_cq, cq), (uintptr_t)cq);
+	const struct ibv_wc *volatile kept_wc = wc;
+	struct hot_cq *volatile kept_q = q;
+	volatile int kept_n = n;
 	int got;
 
 	if (unlikely(!q))
-		return poll_unknown(cq, n, wc);
+		return poll_somehow(cq, n, wc);
+	WRITE32(q->polls, READ32(q->polls) + 1);
 	got = q->poll(cq, n, wc);
-	if (likely(got <= 0)) {
-		STORE(q->backlog, 0);
+	if (likely(got <= 0))
 		return got;
-	}
-	return polled(q, n, wc, got);
+	return polled(got, kept_n, kept_wc, kept_q);
 }

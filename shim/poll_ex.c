@@ -19,23 +19,24 @@ static ALWAYS_INLINE struct hot_poll *poll_of(const struct ibv_cq_ex *cq)
 }
 
 /* Without IBV_WC_EX_WITH_QP_NUM there is no read_qp_num; the flag was added at creation unless that failed. */
-static ALWAYS_INLINE void current_taken(const struct hot_poll *p, struct ibv_cq_ex *cq)
+static ALWAYS_INLINE void current_taken(struct hot_cq *q, struct ibv_cq_ex *cq)
 {
-	struct hot_cq *q = p->hot;
-	enum ibv_wc_status status = cq->status;
+	struct ibv_wc wc;
 
 	if (unlikely(q->cq != (const struct ibv_cq *)cq || !cq->read_qp_num))
 		return; /* a child of fork, or a CQ that does not tell */
-	completion_taken(q, cq->read_qp_num(cq), status,
-			 status == IBV_WC_SUCCESS ? cq->read_opcode(cq) : 0);
+	wc.status = cq->status;
+	wc.qp_num = cq->read_qp_num(cq);
+	wc.opcode = wc.status == IBV_WC_SUCCESS ? cq->read_opcode(cq) : 0;
+	completion_taken(q, &wc);
 }
 
-static ALWAYS_INLINE int polled(const struct hot_poll *p, struct ibv_cq_ex *cq, int rc)
+static ALWAYS_INLINE int polled(struct hot_cq *q, struct ibv_cq_ex *cq, int rc)
 {
 	if (!rc)
-		current_taken(p, cq);
+		current_taken(q, cq);
 	else
-		STORE(p->hot->backlog, 0);
+		completions_ran_out(q);
 	return rc;
 }
 
@@ -43,14 +44,14 @@ static int guarded_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *att
 {
 	const struct hot_poll *p = poll_of(cq);
 
-	return polled(p, cq, p->real->start(cq, attr));
+	return polled(p->hot, cq, p->real->start(cq, attr));
 }
 
 static int guarded_next_poll(struct ibv_cq_ex *cq)
 {
 	const struct hot_poll *p = poll_of(cq);
 
-	return polled(p, cq, p->real->next(cq));
+	return polled(p->hot, cq, p->real->next(cq));
 }
 
 static void guarded_end_poll(struct ibv_cq_ex *cq)

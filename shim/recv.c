@@ -263,7 +263,7 @@ static ALWAYS_INLINE int post_srq(struct hot_srq *h, struct ibv_srq *srq, struct
 	} else {
 		posted = ADD(r->other_posted, s.requests) + s.requests + LOAD(r->post_posted);
 	}
-	s.outstanding = posted - LOAD(r->retired);
+	s.outstanding = posted - LOAD(r->poll_retired) - LOAD(r->retired);
 	rc = h->hooks->real.post_srq_recv(srq, wr, &bad);
 	if (unlikely(rc || bad != NOT_WRITTEN))
 		return srq_recv_ended(h, &s, rc, bad, bad_wr, owner);

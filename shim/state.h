@@ -298,9 +298,10 @@ struct srq_record {
 	_Alignas(64) _Atomic uint64_t post_posted;
 	_Atomic uint32_t post_peak, post_peak_sge;
 	_Atomic uint64_t other_posted;
-	_Atomic uint64_t retired; /* completions come by many CQs: atomic always */
+	_Atomic uint64_t poll_retired; /* by the owner of the first CQ that got completions */
+	_Atomic uint64_t retired;      /* by all others */
 	_Atomic uint64_t discarded;
-	uint64_t zero1[3];
+	uint64_t zero1[2];
 	_Alignas(64) struct refusal_counts refused;
 	uint64_t zero2[3];
 };
