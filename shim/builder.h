@@ -65,11 +65,12 @@ static_assert(sizeof(struct hot_poll) == 64, "one cache line");
 extern struct lookup wrs, polls;
 
 /*
- * Under guard->lock. wr_hook puts our functions into a QP made with send_ops_flags; false without memory or
- * when the provider's set is one too many: the QP then works as if it were not guarded. wr_hook_again
- * does so after a modify, since mlx5 rewrites wr_complete at RESET and RTS
- * (providers/mlx5/verbs.c:mlx5_modify_qp). wr_hooked finds what wr_forget is told when the QP is gone, not before: the
- * provider may refuse to destroy it, while others post to it. Both know NULL.
+ * Under guard->lock. wr_hook puts our functions into a QP made with send_ops_flags; false
+ * without memory or when the provider's set is one too many: the QP then works as if it were
+ * not guarded. wr_hook_again does so after a modify, since mlx5 rewrites wr_complete at RESET
+ * and RTS (providers/mlx5/verbs.c:mlx5_modify_qp). wr_hooked finds what wr_forget is told when
+ * the QP is gone, not before: the provider may refuse to destroy it, while others post to it.
+ * Both know NULL.
  */
 bool wr_hook(struct hot_qp *h, struct ibv_qp_ex *qp);
 void wr_hook_again(struct ibv_qp *qp);

@@ -118,8 +118,9 @@ static int reopen(const struct state_file *f)
 	return -1;
 }
 
-/* Room behind a part of the window, which is mapped but not reserved. The advice needs no descriptor, so it
- * works whatever became of path, user, root, descriptors and permitted system calls. Linux 5.14. */
+/* Room behind a part of the window, which is mapped but not reserved. The advice needs no
+ * descriptor, so it works whatever became of path, user, root, descriptors and permitted system
+ * calls. Linux 5.14. */
 static bool reserve_in_window(struct state_file *f, char *at, uint64_t offset, uint32_t bytes)
 {
 	int error, fd;
@@ -298,8 +299,7 @@ static void set_access(int fd, uint32_t *gid, unsigned int alone, unsigned int w
 {
 	if (*gid != UINT32_MAX && fchown(fd, (uid_t)-1, *gid))
 		*gid = UINT32_MAX;
-	if (fchmod(fd, *gid == UINT32_MAX ? alone : with_group))
-		errno = 0; /* the umask has the last word */
+	fchmod(fd, *gid == UINT32_MAX ? alone : with_group);
 }
 
 /* Opens the folder; NULL in *fault when it may be used, else the words that say why not. */
@@ -341,8 +341,8 @@ static bool on_memory_fs(int fd)
 	       ((unsigned long)fs.f_type == TMPFS_MAGIC || (unsigned long)fs.f_type == RAMFS_MAGIC);
 }
 
-/* Absolute, since the program may move; without slashes at its end, behind which a link is followed. False when it
- * is too long to be kept. */
+/* Absolute, since the program may move; without slashes at its end, behind which a link is
+ * followed. False when it is too long to be kept. */
 static bool choose_folder(char *out, size_t size, uint32_t uid)
 {
 	const char *chosen = secure_getenv("QPGUARD_DIR");
@@ -440,8 +440,9 @@ static bool give_name(struct state_file *f, int dir, const char *folder, const c
 	return false;
 }
 
-/* A file of our own in the folder under a name that nobody knows, yet: *temporary gets it. One left there by an image
- * of this process that was killed goes; what cannot be removed is passed by. */
+/* A file of our own in the folder under a name that nobody knows, yet: *temporary gets it. One
+ * left there by an image of this process that was killed goes; what cannot be removed is passed
+ * by. */
 static int make_temporary(int dir, char *temporary, size_t size, int access_mode, uint32_t *gid,
 			  const struct state_header *h)
 {
@@ -463,8 +464,8 @@ static int make_temporary(int dir, char *temporary, size_t size, int access_mode
 	return fd;
 }
 
-/* The header's room, and address space for what follows it: a file of holes, as far as the limits of this
- * process allow. NULL in *fault when the header is there. */
+/* The header's room, and address space for what follows it: a file of holes, as far as the
+ * limits of this process allow. NULL in *fault when the header is there. */
 static struct state_header *map_window(int fd, uint32_t *window, const char **fault)
 {
 	struct state_header *h = MAP_FAILED;

@@ -21,8 +21,8 @@ struct state_file *file_begin(const struct policy_values *v, uint32_t uid,
 			      size_t why_size);
 struct state_header *file_header(struct state_file *f);
 
-/* In a child that found its parent's memory as it was: lets go of the file, whose lock tells that the
- * parent lives. */
+/* In a child that found its parent's memory as it was: lets go of the file, whose lock tells
+ * that the parent lives. */
 void file_leave(struct state_file *f);
 
 /* The record of that kind and index; it must have been begun. */

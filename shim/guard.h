@@ -173,8 +173,8 @@ const struct geometry *geometry_for(const struct device *d);   /* the estimate f
 /* callers.c: indices among the records, made when new. Under lock; *path is the module's path or "". */
 uint16_t caller_index(struct guard *g, void *address);
 const char *caller_module(struct guard *g, uint16_t caller);
-/* The path of the object that `address` lies in, "" for the program, into buf; false when it cannot be told. No loader
- * lock. */
+/* The path of the object that `address` lies in, "" for the program, into buf; false when it
+ * cannot be told. No loader lock. */
 bool module_of_address(const void *address, char *buf, size_t size, uintptr_t *base);
 
 /*
@@ -186,9 +186,9 @@ void *record_begin(struct guard *g, enum state_kind kind);
 void record_ready(void *record);
 void record_end(struct guard *g, enum state_kind kind, void *record);
 /*
- * Hot records, 64 bytes, zeroed; given back only after they left their tables, with the number of their keys, which
- * come first. All else in them stays in place for long: a thread that polls may have found the record of a QP just
- * before another thread destroyed it.
+ * Hot records, 64 bytes, zeroed; given back only after they left their tables, with the number
+ * of their keys, which come first. All else in them stays in place for long: a thread that
+ * polls may have found the record of a QP just before another thread destroyed it.
  */
 void *hot_take(struct guard *g);
 void hot_give(struct guard *g, void *hot, unsigned int keys);

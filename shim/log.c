@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Printing without harm: see log.h. Descriptor 2 may by now be the program's data file, so it is compared
- * with what it was at load. A pipe that nobody reads raises SIGPIPE, a file at its size limit SIGXFSZ, the
- * terminal of another job SIGTTOU: they are held back during the write, and one that it raised is
- * taken. A full pipe would block, so only what can be written is.
+ * Printing without harm: see log.h. Descriptor 2 may by now be the program's data file, so it
+ * is compared with what it was at load. A pipe that nobody reads raises SIGPIPE, a file at its
+ * size limit SIGXFSZ, the terminal of another job SIGTTOU: they are held back during the write,
+ * and one that it raised is taken. A full pipe would block, so only what can be written is.
  */
 #include "log.h"
 
@@ -61,8 +61,8 @@ static uint64_t signal_bit(int number)
 	return UINT64_C(1) << (number - 1);
 }
 
-/* Raw calls: pthread_sigmask is a symbol newer than glibc 2.31, and the kernel's set is 8 bytes. One that the program
- * holds back itself may be pending already, and is then left to it. */
+/* Raw calls: pthread_sigmask is a symbol newer than glibc 2.31, and the kernel's set is 8
+ * bytes. One that the program holds back itself may be pending already, and is then left to it. */
 static void write_without_signals(int fd, const char *line, size_t len)
 {
 	const uint64_t raised = signal_bit(SIGPIPE) | signal_bit(SIGXFSZ);

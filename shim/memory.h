@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory of the guard's own, straight from the kernel: the application's malloc is never entered, so
- * that jemalloc, tcmalloc, sanitizers and constructors do not notice. Everything here is wiped to zero
- * in a forked child (MADV_WIPEONFORK, kernel 4.14). What readers without a lock may still look at is never
- * unmapped.
+ * Memory of the guard's own, straight from the kernel: the application's malloc is never
+ * entered, so that jemalloc, tcmalloc, sanitizers and constructors do not notice. Everything
+ * here is wiped to zero in a forked child (MADV_WIPEONFORK, kernel 4.14). What readers without
+ * a lock may still look at is never unmapped.
  */
 #ifndef QPG_MEMORY_H
 #define QPG_MEMORY_H

@@ -318,8 +318,9 @@ static bool begin(struct guard *g)
 	return true;
 }
 
-/* Where children do not find their memory wiped (an old kernel, a sandbox that lacks the advice): what the wiping would
- * have done. A child by a bare clone remains a second hand in its parent's file there. */
+/* Where children do not find their memory wiped (an old kernel, a sandbox that lacks the
+ * advice): what the wiping would have done. A child by a bare clone remains a second hand in
+ * its parent's file there. */
 static void in_child(void)
 {
 	struct guard *g = atomic_load_explicit(&the_guard, memory_order_relaxed);

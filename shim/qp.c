@@ -222,8 +222,7 @@ static void measure(struct creation *c, const struct qp_caps *effective,
 	struct qp_request submitted = c->request;
 
 	submitted.caps = c->verdict.submitted;
-	geometry_qp_bytes(geometry_for(c->device), &submitted, effective, facts_of(c->device),
-			  out);
+	geometry_qp_bytes(geometry_for(c->device), &submitted, effective, facts_of(c->device), out);
 	if (!c->device)
 		return;
 	geometry_learn_qp(c->device->geometry, &submitted, 0, &c->device->facts);

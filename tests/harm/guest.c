@@ -34,6 +34,7 @@
 #include <unistd.h>
 
 #define MOST_QPS 8192
+#define MOST_FDS 1024
 #define MARK	 77 /* errno before a call that is to leave it alone */
 
 static struct ibv_context *context;
@@ -45,6 +46,7 @@ static unsigned int qp_count;
 static char memory[8192];
 static char **self; /* argv */
 static int data_fd = -1;
+static bool of_device[MOST_FDS]; /* descriptors that came with the device */
 
 static void need(bool good, const char *what)
 {
@@ -76,8 +78,12 @@ static void do_open(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	const char *name = getenv("QPG_DEVICE");
+	bool before[MOST_FDS];
+	long came = 0;
 
 	need(list, "ibv_get_device_list");
+	for (int fd = 0; fd < MOST_FDS; fd++)
+		before[fd] = fcntl(fd, F_GETFD) >= 0;
 	for (struct ibv_device **d = list; *d && !context; d++)
 		if (!name || !*name || !strcmp(name, ibv_get_device_name(*d)))
 			context = ibv_open_device(*d);
@@ -93,7 +99,12 @@ static void do_open(void)
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	need(mr, "ibv_reg_mr");
 	untouched("ibv_reg_mr");
+	for (int fd = 0; fd < MOST_FDS; fd++) {
+		of_device[fd] = !before[fd] && fcntl(fd, F_GETFD) >= 0;
+		came += of_device[fd];
+	}
 	say("open", cq->cqe);
+	say("descriptors", came);
 }
 
 static struct ibv_qp *create(struct ibv_qp_cap *cap)
@@ -154,23 +165,24 @@ static void connect_to(struct ibv_qp *qp, uint32_t peer)
 				   .dest_qp_num = peer,
 				   .max_dest_rd_atomic = 1,
 				   .min_rnr_timer = 12 };
-	struct ibv_qp_attr rts = {
-		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1
-	};
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS,
+				   .timeout = 14,
+				   .retry_cnt = 7,
+				   .rnr_retry = 7,
+				   .max_rd_atomic = 1 };
 
 	rtr.ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1 };
 	rtr.ah_attr.grh.sgid_index = (uint8_t)(index ? atoi(index) : 0);
 	rtr.ah_attr.grh.hop_limit = 1;
 	need(!ibv_query_gid(context, 1, rtr.ah_attr.grh.sgid_index, &rtr.ah_attr.grh.dgid),
 	     "ibv_query_gid");
-	modify(qp, &init,
-	       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	modify(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	modify(qp, &rtr,
 	       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	modify(qp, &rts,
-	       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		       IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 static void do_pair(void)
@@ -321,8 +333,8 @@ static void do_close(void)
 /* All above 2 but the device's own. */
 static void do_closefds(void)
 {
-	for (int fd = 3; fd < 4096; fd++)
-		if (!context || (fd != context->cmd_fd && fd != context->async_fd))
+	for (int fd = 3; fd < MOST_FDS; fd++)
+		if (!context || !of_device[fd])
 			close(fd);
 	say("closefds", 0);
 }
@@ -468,15 +480,38 @@ static void do_mlockall(void)
  */
 static void do_seccomp(void)
 {
-	static const int allowed[] = { SYS_read,    SYS_write,	    SYS_close,	  SYS_ioctl,
-				       SYS_mmap,    SYS_munmap,	    SYS_madvise,  SYS_mprotect,
-				       SYS_brk,	    SYS_futex,	    SYS_mremap,	  SYS_exit_group,
-				       SYS_exit,    SYS_poll,	    SYS_fstat,	  SYS_newfstatat,
-				       SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime,
-				       SYS_rt_sigreturn, SYS_lseek, SYS_sched_yield,
-				       SYS_process_vm_readv, SYS_process_vm_writev, SYS_sendto,
-				       SYS_sendmsg, SYS_recvmsg, SYS_recvfrom, SYS_ppoll,
-				       SYS_rt_sigprocmask, SYS_gettid, SYS_getpid };
+	static const int allowed[] = { SYS_read,
+				       SYS_write,
+				       SYS_close,
+				       SYS_ioctl,
+				       SYS_mmap,
+				       SYS_munmap,
+				       SYS_madvise,
+				       SYS_mprotect,
+				       SYS_brk,
+				       SYS_futex,
+				       SYS_mremap,
+				       SYS_exit_group,
+				       SYS_exit,
+				       SYS_poll,
+				       SYS_fstat,
+				       SYS_newfstatat,
+				       SYS_nanosleep,
+				       SYS_clock_nanosleep,
+				       SYS_clock_gettime,
+				       SYS_rt_sigreturn,
+				       SYS_lseek,
+				       SYS_sched_yield,
+				       SYS_process_vm_readv,
+				       SYS_process_vm_writev,
+				       SYS_sendto,
+				       SYS_sendmsg,
+				       SYS_recvmsg,
+				       SYS_recvfrom,
+				       SYS_ppoll,
+				       SYS_rt_sigprocmask,
+				       SYS_gettid,
+				       SYS_getpid };
 	enum { ALLOWED = sizeof(allowed) / sizeof(allowed[0]) };
 	struct sock_filter code[ALLOWED + 3];
 	struct sock_fprog program = { ALLOWED + 3, code };
@@ -486,8 +521,7 @@ static void do_seccomp(void)
 	for (unsigned int i = 0; i < ALLOWED; i++)
 		code[i + 1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
 							   (uint32_t)allowed[i], ALLOWED - i, 0);
-	code[ALLOWED + 1] =
-		(struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	code[ALLOWED + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
 	code[ALLOWED + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	need(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
 		     !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
@@ -628,7 +662,8 @@ static void do_forkrace(const char *count)
 			create(&cap);
 			_exit(0);
 		}
-		good += waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
+		good += waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+			!WEXITSTATUS(status);
 	}
 	stop = true;
 	for (unsigned int i = 0; i < 2; i++)
@@ -873,7 +908,6 @@ static void do_signals(void)
 	}
 }
 
-
 static void do_underscore_exit(const char *status)
 {
 	fflush(stdout);
@@ -929,9 +963,9 @@ static void do_library(const char *path)
 static const struct word {
 	const char *name;
 	void (*plain)(void);
-	void (*with)(const char *);   /* an argument */
-	void (*block)(char **);	      /* words up to "end" */
-	void (*rest)(char **);	      /* all words that follow */
+	void (*with)(const char *); /* an argument */
+	void (*block)(char **);	    /* words up to "end" */
+	void (*rest)(char **);	    /* all words that follow */
 } words[] = {
 	{ .name = "open", .plain = do_open },
 	{ .name = "opendepth", .plain = do_opendepth },
