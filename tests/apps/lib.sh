@@ -94,6 +94,12 @@ guarded() {
 		"$apps/$1" "${@:2}"
 }
 
+# The same in the background: $! is the program itself. To be called with redirections and a &.
+guarded_exec() {
+	exec env LD_PRELOAD="$guard_library${preload:+:$preload}" QPGUARD_DIR="$state" "${settings[@]}" \
+		"$apps/$1" "${@:2}"
+}
+
 # What the report says: FILTER of jq, applied to the one process in $state (FILTER may start with .processes
 # where there are several).
 json() {

@@ -354,6 +354,16 @@ void end_drop(struct end *e)
 	free(e);
 }
 
+void made_elsewhere(uint64_t qps, uint64_t receives)
+{
+	qps_made += qps;
+	qps_dropped += qps;
+	dropped_recv.posted += receives;
+	dropped_recv.retired += receives;
+	dropped_recv.discarded += receives;
+	dropped_recv.peaks_unknown = true;
+}
+
 void pair_make(struct end *e[2], const struct plan *plan)
 {
 	e[0] = end_make(plan);

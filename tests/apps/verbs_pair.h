@@ -109,6 +109,8 @@ void end_drop(struct end *e);
 /* Two ends that are connected with each other. */
 void pair_make(struct end *e[2], const struct plan *plan);
 void pair_drop(struct end *e[2]);
+/* Queue pairs that the program made and destroyed by itself, and the receives that they took with them. */
+void made_elsewhere(uint64_t qps, uint64_t receives);
 /* RESET or ERR. RESET discards what is outstanding. */
 void end_state(struct end *e, enum ibv_qp_state state);
 /* A CQ of the program's own making: its number in the report is the order of creation. And what was polled
