@@ -76,7 +76,8 @@ void note_failure(struct guard *g, const struct device *d, const struct failure_
 		atomic_store_explicit(&f->last_at, now_ns(), memory_order_relaxed);
 	}
 	reason_sentence(reason, d ? d->record->name : NULL, line, sizeof(line));
-	log_line(g, LOG_WARN, line);
+	/* A failed creation is often a probe for what the device can do: the program knows, the report tells. */
+	log_line(g, reason->reason == REASON_BUDGET ? LOG_WARN : LOG_INFO, line);
 }
 
 /* The first field that is over its limit; a limit of 0 is not known. */

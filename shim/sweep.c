@@ -7,6 +7,7 @@
 #include "sweep.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -50,6 +51,23 @@ static bool is_locked(int fd)
 	return syscall(SYS_fcntl, fd, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
 }
 
+/*
+ * When a dead process ended. One that was killed left no time, and tmpfs changes mtime only when a page
+ * is first written: a long steady run would look old the moment it died. So the first who finds it dead writes
+ * down the time, as mtime, with an atime of 0 to tell that it is so.
+ */
+static uint64_t ended_at(int fd, const struct statx *st)
+{
+	struct timespec found_dead[2] = { { 0, 0 }, { 0, UTIME_NOW } };
+	uint64_t ended = 0, mtime = (uint64_t)st->stx_mtime.tv_sec * 1000000000;
+
+	syscall(SYS_pread64, fd, &ended, sizeof(ended), offsetof(struct state_header, ended_at));
+	if (ended || st->stx_atime.tv_sec == 0)
+		return ended > mtime ? ended : mtime;
+	syscall(SYS_utimensat, fd, NULL, found_dead, 0);
+	return now_ns();
+}
+
 static void add(struct listing *l, int dir, const char *name, uint32_t uid)
 {
 	struct retain_item *item = &l->item[l->count];
@@ -61,13 +79,25 @@ static void add(struct listing *l, int dir, const char *name, uint32_t uid)
 	if (sys_stat_fd(fd, &st) && S_ISREG(st.stx_mode) && st.stx_uid == uid) {
 		memcpy(l->name[l->count], name, strlen(name) + 1);
 		item->name = l->name[l->count];
-		item->ended_ns = (uint64_t)st.stx_mtime.tv_sec * 1000000000 + st.stx_mtime.tv_nsec;
 		item->bytes = st.stx_blocks * 512;
 		item->live = is_locked(fd);
+		item->ended_ns = item->live ? 0 : ended_at(fd, &st);
 		item->remove = false;
 		l->count++;
 	}
 	sys_close(fd);
+}
+
+/* The state file, and what `qpguard run` wrote beside it about its end. */
+static void remove_file(int dir, const char *name)
+{
+	char ended[NAME_BYTES + 8];
+	size_t stem = strlen(name) - strlen(STATE_FILE_SUFFIX);
+
+	unlinkat(dir, name, 0);
+	memcpy(ended, name, stem);
+	memcpy(ended + stem, ".ended", sizeof(".ended"));
+	unlinkat(dir, ended, 0);
 }
 
 static void list(struct listing *l, int dir, uint32_t uid)
@@ -99,7 +129,7 @@ void sweep_folder(int dir, const struct policy_values *v, uint32_t uid)
 		if (retain_choose(l->item, l->count, &limits, now_ns()))
 			for (size_t i = 0; i < l->count; i++)
 				if (l->item[i].remove)
-					unlinkat(dir, l->item[i].name, 0);
+					remove_file(dir, l->item[i].name);
 		munmap(l, sizeof(*l));
 	}
 	sys_close(fd);
