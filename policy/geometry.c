@@ -10,8 +10,10 @@
 #include "geometry_math.h"
 
 static const struct geometry *const providers[] = {
-	&geometry_mlx5,
-	&geometry_rxe,
+	&geometry_bnxt_re, &geometry_cxgb4, &geometry_efa,	  &geometry_erdma,  &geometry_hfi1,
+	&geometry_hns,	   &geometry_ionic, &geometry_ipath,	  &geometry_irdma,  &geometry_mana,
+	&geometry_mlx4,	   &geometry_mlx5,  &geometry_mthca,	  &geometry_ocrdma, &geometry_qedr,
+	&geometry_rxe,	   &geometry_siw,   &geometry_vmw_pvrdma,
 };
 
 const struct geometry *geometry_of(const char *driver)

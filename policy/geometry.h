@@ -56,7 +56,10 @@ struct geometry {
 };
 
 /* The rows. */
-extern const struct geometry geometry_mlx5, geometry_rxe, geometry_estimate;
+extern const struct geometry geometry_bnxt_re, geometry_cxgb4, geometry_efa, geometry_erdma,
+	geometry_hfi1, geometry_hns, geometry_ionic, geometry_ipath, geometry_irdma, geometry_mana,
+	geometry_mlx4, geometry_mlx5, geometry_mthca, geometry_ocrdma, geometry_qedr, geometry_rxe,
+	geometry_siw, geometry_vmw_pvrdma, geometry_estimate;
 
 /* The row of `driver`, or the row of the estimate (64 bytes and 16 per SGE). Never NULL. */
 const struct geometry *geometry_of(const char *driver);

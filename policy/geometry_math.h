@@ -41,6 +41,34 @@ static inline uint64_t ring_bytes(uint64_t count, uint64_t bytes)
 	return least(saturating_mul(count, bytes), QUEUE_BYTES_MOST);
 }
 
+/* More than the device says it has; 0: it says nothing. */
+static inline bool is_over(uint32_t asked, uint32_t limit)
+{
+	return limit && asked > limit;
+}
+
+/* A request that goes beyond what the device says of itself. */
+static inline bool is_over_limits(const struct qp_request *req, const struct device_limits *l)
+{
+	const struct qp_caps *c = &req->caps;
+
+	return is_over(c->max_send_wr, l->max_qp_wr) || is_over(c->max_send_sge, l->max_sge) ||
+	       (!req->has_srq &&
+		(is_over(c->max_recv_wr, l->max_qp_wr) || is_over(c->max_recv_sge, l->max_sge)));
+}
+
+static inline bool foretell_refusal(struct prediction *out, int error)
+{
+	out->fate = FATE_REFUSED;
+	out->error = error;
+	return true;
+}
+
+static inline uint32_t within_32_bits(uint64_t n)
+{
+	return (uint32_t)least(n, UINT32_MAX);
+}
+
 /* Never NULL: what is known of a device of which nothing is. */
 static inline const struct device_facts *facts_or_none(const struct device_facts *dev)
 {

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random requests to the real libmlx5 on the played device, each foretold by policy/geometry_mlx5.c:
- * accepted or refused with which errno, the effective caps, and the bytes.
+ * Random requests to a real provider, each foretold by the model of policy/geometry_<driver>.c: accepted
+ * or refused with which errno, the effective caps, and the bytes.
  *
- *	LD_PRELOAD=.../mlx5dev.so sweep [SEED [QPS [CQS [SRQS]]]]
+ *	LD_PRELOAD=.../mlx5dev.so sweep [SEED [QPS [CQS [SRQS]]]]	libmlx5 on the played device
+ *	sweep [SEED [QPS [CQS [SRQS]]]]					the first device there is: rxe
  *
- * Two witnesses tell the bytes. The rings are those that mlx5dv_init_obj names, to the byte, in buffers
- * that the provider took from posix_memalign: seen here, since the program stands before libc
- * for everybody. All that it took from malloc and calloc is the rest, but for the slot in a
- * page of doorbell records. What the played device allocates itself is not counted: it runs
- * inside ioctl.
+ * Witnesses tell the bytes. The rings of mlx5 are those that mlx5dv_init_obj names, to the byte, in
+ * buffers that the provider took from posix_memalign: seen here, since the program stands before
+ * libc for everybody. Those of rxe are the mappings of the device in /proc/self/maps. All that a
+ * provider took from malloc and calloc is the rest, but for mlx5's slot in a page of doorbell records.
+ * What the played device allocates itself is not counted: it runs inside ioctl.
  *
- * The limits that applications cannot read come from MLX5DEV_*, as those of the device do.
+ * The limits that applications of mlx5 cannot read come from MLX5DEV_*, as those of the device do.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <stdarg.h>
@@ -97,6 +99,37 @@ static void watch(void)
 	seen.on = true;
 }
 
+/* Mappings of the device, as the kernel lists them; never joined, for it keeps books of each. */
+static struct mappings {
+	unsigned count;
+	struct {
+		uint64_t at, bytes;
+	} of[64];
+} before;
+
+static void read_mappings(struct mappings *m)
+{
+	static char text[1 << 17];
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+	ssize_t n;
+
+	m->count = 0;
+	while (fd >= 0 && (n = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
+		len += (size_t)n;
+	close(fd);
+	text[len] = '\0';
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+		unsigned long long from, to;
+
+		if (strstr(line, "/dev/infiniband/") && m->count < 64 &&
+		    sscanf(line, "%llx-%llx", &from, &to) == 2) {
+			m->of[m->count].at = from;
+			m->of[m->count++].bytes = to - from;
+		}
+	}
+}
+
 /* --- what differs --- */
 
 static unsigned tests, failures, differences;
@@ -149,6 +182,8 @@ static uint32_t draw_depth(uint32_t bits)
 
 /* --- the device --- */
 
+static const struct geometry *model;
+static bool is_mlx5;
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
@@ -177,7 +212,10 @@ static void learn_device(void)
 		perror("ibv_query_device");
 		exit(1);
 	}
+	model = geometry_of(is_mlx5 ? "mlx5" : "rxe");
 	device.limits.max_qp_wr = (uint32_t)a.max_qp_wr;
+	device.limits.max_sge = (uint32_t)a.max_sge;
+	device.limits.max_srq_sge = (uint32_t)a.max_srq_sge;
 	device.limits.max_cqe = (uint32_t)a.max_cqe;
 	device.limits.max_srq_wr = (uint32_t)a.max_srq_wr;
 	pin_down(LEARNED_SEND_BLOCKS, "MLX5DEV_max_send_wqebb", 32768);
@@ -196,6 +234,7 @@ static void open_device(void)
 	struct ibv_qp_init_attr qp_attr = { .qp_type = IBV_QPT_RC, .cap = { 1, 1, 1, 1, 0 } };
 
 	context = list && list[0] ? ibv_open_device(list[0]) : NULL;
+	is_mlx5 = context && mlx5dv_is_supported(list[0]);
 	pd = context ? ibv_alloc_pd(context) : NULL;
 	cq = pd ? ibv_create_cq(context, 1, NULL, NULL, 0) : NULL;
 	srq = cq ? ibv_create_srq(pd, &srq_attr) : NULL;
@@ -210,10 +249,11 @@ static void open_device(void)
 
 /* --- queue pairs --- */
 
+enum { TYPES = 5 };
 static const struct {
 	uint32_t type;
 	const char *name;
-} types[] = {
+} types[TYPES] = {
 	{ IBV_QPT_RC, "RC" },
 	{ IBV_QPT_UC, "UC" },
 	{ IBV_QPT_UD, "UD" },
@@ -223,7 +263,7 @@ static const struct {
 
 static const char *type_name(uint32_t type)
 {
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+	for (size_t i = 0; i < TYPES; i++)
 		if (types[i].type == type)
 			return types[i].name;
 	return "?";
@@ -246,10 +286,10 @@ static uint64_t draw_ops(uint32_t type)
 static void draw_qp(struct qp_request *r)
 {
 	*r = (struct qp_request){
-		.type = types[draw(5)].type,
+		.type = types[draw(is_mlx5 || !draw(4) ? TYPES : 3)].type,
 		.caps = {
-			.max_send_wr = draw_depth(17),
-			.max_recv_wr = draw_depth(16),
+			.max_send_wr = draw_depth(is_mlx5 ? 17 : 12),
+			.max_recv_wr = draw_depth(is_mlx5 ? 16 : 12),
 			.max_send_sge = draw(2) ? draw(4) : draw(61),
 			.max_recv_sge = draw(2) ? draw(4) : draw(61),
 			.max_inline_data = draw(2) ? 0 : draw(1201),
@@ -262,7 +302,10 @@ static void draw_qp(struct qp_request *r)
 		if (draw(4))
 			r->caps.max_recv_wr = r->caps.max_recv_sge = 0;
 	}
-	if (draw(2)) /* most of the largest are refused: leave those that go */
+	if (!is_mlx5 && !draw(20)) /* its limit is far away */
+		*(draw(2) ? &r->caps.max_send_wr : &r->caps.max_recv_wr) =
+			device.limits.max_qp_wr + 1 + draw(1000);
+	else if (draw(2)) /* most of the largest are refused: leave those that go */
 		r->caps.max_send_wr %= 2048;
 	if (r->has_send_ops)
 		r->send_ops = draw_ops(r->type);
@@ -317,11 +360,21 @@ static void tell(const struct qp_request *r, const char *what)
 		r->create_flags);
 }
 
+/* rxe writes the depth back as asked or as made, which differs between kernels. */
+static bool same_depth(uint32_t back, uint32_t foretold)
+{
+	uint32_t slots = 1;
+
+	while (slots <= foretold)
+		slots *= 2;
+	return back == foretold || (!is_mlx5 && back == slots - 1);
+}
+
 static bool same_caps(const struct ibv_qp_cap *a, const struct qp_caps *b)
 {
-	return a->max_send_wr == b->max_send_wr && a->max_recv_wr == b->max_recv_wr &&
-	       a->max_send_sge == b->max_send_sge && a->max_recv_sge == b->max_recv_sge &&
-	       a->max_inline_data == b->max_inline_data;
+	return same_depth(a->max_send_wr, b->max_send_wr) &&
+	       same_depth(a->max_recv_wr, b->max_recv_wr) && a->max_send_sge == b->max_send_sge &&
+	       a->max_recv_sge == b->max_recv_sge && a->max_inline_data == b->max_inline_data;
 }
 
 static uint64_t to_pages(uint64_t bytes)
@@ -341,8 +394,15 @@ static bool rest_agrees(uint64_t foretold)
 	return foretold <= seen.rest + allowed && seen.rest <= foretold + allowed;
 }
 
-static void compare_qp_bytes(const struct qp_request *r, const struct queue_bytes *b,
-			     struct ibv_qp *qp)
+static void compare_rest(const char *what, uint64_t foretold)
+{
+	if (!rest_agrees(foretold))
+		differs("%s, the rest: model %llu, provider %zu in %u pieces", what,
+			(unsigned long long)foretold, seen.rest, seen.pieces);
+}
+
+static void compare_mlx5_bytes(const struct qp_request *r, const struct queue_bytes *b,
+			       struct ibv_qp *qp)
 {
 	struct mlx5dv_qp dv = { 0 };
 	struct mlx5dv_obj obj = { .qp = { .in = qp, .out = &dv } };
@@ -365,12 +425,34 @@ static void compare_qp_bytes(const struct qp_request *r, const struct queue_byte
 		tell(r, "buffers");
 		differs("  model %llu, provider %zu", (unsigned long long)buffers, seen.rings);
 	}
-	if (!rest_agrees(queue_bytes_total(b) - buffers - SLOT_BYTES)) {
-		tell(r, "the rest");
-		differs("  model %llu, provider %zu in %u pieces",
-			(unsigned long long)(queue_bytes_total(b) - buffers - SLOT_BYTES),
-			seen.rest, seen.pieces);
+	compare_rest("QP", queue_bytes_total(b) - buffers - SLOT_BYTES);
+}
+
+/* The mappings that are new are the two rings, or the one there is. */
+static void compare_mappings(const char *what, const struct queue_bytes *b)
+{
+	struct mappings now;
+	uint64_t want[2] = { b->sq, b->rq };
+	unsigned extra = 0;
+
+	read_mappings(&now);
+	for (unsigned i = 0, j; i < now.count; i++) {
+		for (j = 0; j < before.count && before.of[j].at != now.of[i].at; j++)
+			;
+		if (j < before.count)
+			continue;
+		if (now.of[i].bytes == want[0])
+			want[0] = 0;
+		else if (now.of[i].bytes == want[1])
+			want[1] = 0;
+		else
+			extra++;
 	}
+	if (want[0] || want[1] || extra)
+		differs("%s: model %llu and %llu: %llu and %llu not found, %u others", what,
+			(unsigned long long)b->sq, (unsigned long long)b->rq,
+			(unsigned long long)want[0], (unsigned long long)want[1], extra);
+	compare_rest(what, b->bookkeeping);
 }
 
 static unsigned accepted, refused;
@@ -396,12 +478,12 @@ static void one_qp(void)
 	int error;
 
 	draw_qp(&r);
-	device.settings.qp_signature = !draw(3);
+	device.settings.qp_signature = is_mlx5 && !draw(3);
 	if (device.settings.qp_signature)
 		setenv("MLX5_QP_SIGNATURE", "1", 1);
 	else
 		unsetenv("MLX5_QP_SIGNATURE");
-	geometry_predict_qp(geometry_of("mlx5"), &r, &device, &p);
+	geometry_predict_qp(model, &r, &device, &p);
 	watch();
 	errno = 0;
 	qp = create_qp(&r, &back);
@@ -420,7 +502,10 @@ static void one_qp(void)
 				back.max_send_sge, back.max_inline_data, back.max_recv_wr,
 				back.max_recv_sge);
 		}
-		compare_qp_bytes(&r, &p.bytes, qp);
+		if (is_mlx5)
+			compare_mlx5_bytes(&r, &p.bytes, qp);
+		else
+			compare_mappings("QP", &p.bytes);
 	}
 	if (qp)
 		ibv_destroy_qp(qp);
@@ -428,17 +513,18 @@ static void one_qp(void)
 
 /* --- completion queues, shared receive queues --- */
 
-static void compare_ring(const char *what, uint32_t n, const struct queue_bytes *b)
+static void compare_ring(const char *what, const struct queue_bytes *b)
 {
 	uint64_t buffer = to_pages(b->rq);
 
+	if (!is_mlx5) {
+		compare_mappings(what, b);
+		return;
+	}
 	if (seen.rings != buffer)
-		differs("%s of %u: model %llu, provider %zu", what, n, (unsigned long long)buffer,
+		differs("%s: model %llu, provider %zu", what, (unsigned long long)buffer,
 			seen.rings);
-	if (!rest_agrees(queue_bytes_total(b) - buffer - SLOT_BYTES))
-		differs("%s of %u, the rest: model %llu, provider %zu in %u pieces", what, n,
-			(unsigned long long)(queue_bytes_total(b) - buffer - SLOT_BYTES), seen.rest,
-			seen.pieces);
+	compare_rest(what, queue_bytes_total(b) - buffer - SLOT_BYTES);
 }
 
 static void draw_cqe_size(void)
@@ -448,7 +534,7 @@ static void draw_cqe_size(void)
 
 	device.settings.cqe_bytes = 0;
 	unsetenv("MLX5_CQE_SIZE");
-	if (n >= 3)
+	if (n >= 3 || !is_mlx5)
 		return;
 	setenv("MLX5_CQE_SIZE", sizes[n], 1);
 	device.settings.cqe_bytes = (uint16_t)atoi(sizes[n]);
@@ -456,7 +542,7 @@ static void draw_cqe_size(void)
 
 static void one_cq(void)
 {
-	uint32_t cqe = draw_depth(17);
+	uint32_t cqe = draw_depth(is_mlx5 ? 17 : 15);
 	struct prediction p;
 	struct ibv_cq *made;
 	int error;
@@ -466,7 +552,7 @@ static void one_cq(void)
 	if (cqe == (1u << 24) - 1)
 		cqe++; /* 1 GiB: no */
 	draw_cqe_size();
-	geometry_predict_cq(geometry_of("mlx5"), cqe, &device, &p);
+	geometry_predict_cq(model, cqe, &device, &p);
 	watch();
 	errno = 0;
 	made = ibv_create_cq(context, (int)cqe, NULL, NULL, 0);
@@ -479,7 +565,7 @@ static void one_cq(void)
 	} else if (made) {
 		if ((uint32_t)made->cqe != p.cqe)
 			differs("CQ of %u: model %u, provider %d", cqe, p.cqe, made->cqe);
-		compare_ring("CQ", cqe, &p.bytes);
+		compare_ring("CQ", &p.bytes);
 	}
 	if (made)
 		ibv_destroy_cq(made);
@@ -487,13 +573,13 @@ static void one_cq(void)
 
 static void one_srq(void)
 {
-	struct ibv_srq_init_attr a = { .attr = { .max_wr = draw_depth(16), .max_sge = draw(40) } };
-	uint32_t wr = a.attr.max_wr, sge = a.attr.max_sge;
+	uint32_t wr = draw_depth(is_mlx5 ? 16 : 12), sge = draw(40);
+	struct ibv_srq_init_attr a = { .attr = { .max_wr = wr, .max_sge = sge } };
 	struct prediction p;
 	struct ibv_srq *made;
 	int error;
 
-	geometry_predict_srq(geometry_of("mlx5"), wr, sge, &device, &p);
+	geometry_predict_srq(model, wr, sge, &device, &p);
 	watch();
 	errno = 0;
 	made = ibv_create_srq(pd, &a);
@@ -503,11 +589,12 @@ static void one_srq(void)
 		differs("SRQ of %u x %u: model fate %d, %s; provider %s, %s", wr, sge, p.fate,
 			strerror(p.error), made ? "accepts" : "refuses", strerror(error));
 	} else if (made) {
-		if (a.attr.max_wr != p.caps.max_recv_wr || a.attr.max_sge != p.caps.max_recv_sge)
+		if (!same_depth(a.attr.max_wr, p.caps.max_recv_wr) ||
+		    a.attr.max_sge != p.caps.max_recv_sge)
 			differs("SRQ of %u x %u: model %u x %u, provider %u x %u", wr, sge,
 				p.caps.max_recv_wr, p.caps.max_recv_sge, a.attr.max_wr,
 				a.attr.max_sge);
-		compare_ring("SRQ", wr, &p.bytes);
+		compare_ring("SRQ", &p.bytes);
 	}
 	if (made)
 		ibv_destroy_srq(made);
@@ -541,6 +628,7 @@ int main(int argc, char **argv)
 	chance = UINT64_C(0x9e3779b97f4a7c15) * (seed + UINT64_C(1));
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	open_device();
+	read_mappings(&before);
 	sweep("queue pairs", argument(argc, argv, 2, 5000), one_qp);
 	sweep("completion queues", argument(argc, argv, 3, 500), one_cq);
 	sweep("shared receive queues", argument(argc, argv, 4, 500), one_srq);
