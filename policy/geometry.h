@@ -96,7 +96,9 @@ void geometry_learn_qp(const struct geometry *g, const struct qp_request *req, i
 void geometry_learn_srq(const struct geometry *g, uint32_t max_wr, uint32_t max_sge, int error,
 			struct device_facts *dev);
 
-/* A limit to reckon with: `guess`, within what is learned. *guessed: creations did not pin it down. */
+/*
+ * A limit to reckon with: `guess`, within what is learned. *guessed: creations did not pin it down.
+ */
 uint32_t geometry_limit(const struct device_facts *dev, enum learned_limit limit, uint32_t guess);
 
 #endif

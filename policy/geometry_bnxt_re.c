@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Broadcom NetXtreme-E. One anonymous mapping holds a QP altogether: the structs, both rings in whole pages
- * and the shadow arrays. Slots are of 16 bytes, a request takes 8 of them whatever was asked, and 128
- * requests of the send ring are kept in reserve; behind the send ring stand 16 bytes of PSNs a request.
- * Source of facts: rdma-core providers/bnxt_re, verbs.c: bnxt_re_create_qp, bnxt_re_alloc_queues,
- * bnxt_re_get_psn_size, bnxt_re_create_cq, bnxt_re_create_srq; memory.c.
+ * Broadcom NetXtreme-E. One anonymous mapping holds a QP altogether: the structs, both rings in
+ * whole pages and the shadow arrays. Slots are of 16 bytes, a request takes 8 of them whatever was
+ * asked, and 128 requests of the send ring are kept in reserve; behind the send ring stand 16 bytes
+ * of PSNs a request. Source of facts: rdma-core providers/bnxt_re, verbs.c: bnxt_re_create_qp,
+ * bnxt_re_alloc_queues, bnxt_re_get_psn_size, bnxt_re_create_cq, bnxt_re_create_srq; memory.c.
  *
- * Reckoned as for the chips of the fifth generation in their static mode, with depths of powers of two.
+ * Reckoned as for the chips of the fifth generation in their static mode, with depths of powers of
+ * two.
  */
 #include "geometry_math.h"
 

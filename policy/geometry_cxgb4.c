@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chelsio. The kernel sizes the rings and the provider maps what it is told, so that the rings here are an
- * estimate, by the slots that a request may take: 5 of 64 bytes in a send queue, 2 in a receive queue.
- * What the provider keeps beside them it sizes itself. Source of facts: rdma-core providers/cxgb4,
- * t4.h: T4_SQ_NUM_SLOTS, T4_RQ_NUM_SLOTS; verbs.c: create_qp_v0, c4iw_create_cq, c4iw_create_srq.
+ * Chelsio. The kernel sizes the rings and the provider maps what it is told, so that the rings here
+ * are an estimate, by the slots that a request may take: 5 of 64 bytes in a send queue, 2 in a
+ * receive queue. What the provider keeps beside them it sizes itself. Source of facts: rdma-core
+ * providers/cxgb4, t4.h: T4_SQ_NUM_SLOTS, T4_RQ_NUM_SLOTS; verbs.c: create_qp_v0, c4iw_create_cq,
+ * c4iw_create_srq.
  */
 #include <errno.h>
 

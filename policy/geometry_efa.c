@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Elastic Fabric Adapter. The send ring lies in the adapter's own memory; the provider writes requests into
- * a copy of the same size on the heap first. Receive descriptors, one of 16 bytes an SGE, and completions
- * are kernel memory that it maps. Source of facts: rdma-core providers/efa, verbs.c: efa_setup_qp,
- * efa_sq_initialize, efa_rq_initialize, efa_wq_initialize, create_cq.
+ * Elastic Fabric Adapter. The send ring lies in the adapter's own memory; the provider writes
+ * requests into a copy of the same size on the heap first. Receive descriptors, one of 16 bytes an
+ * SGE, and completions are kernel memory that it maps. Source of facts: rdma-core providers/efa,
+ * verbs.c: efa_setup_qp, efa_sq_initialize, efa_rq_initialize, efa_wq_initialize, create_cq.
  *
- * The least depth of a send queue is the device's affair and not told. CQs are reckoned with the two rings
- * and completions of 16 bytes that plain CQs have.
+ * The least depth of a send queue is the device's affair and not told. CQs are reckoned with the
+ * two rings and completions of 16 bytes that plain CQs have.
  */
 #include <errno.h>
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Alibaba's Elastic RDMA. One buffer on the heap: units of 32 bytes, four for each send request and one for
- * each receive request, both rings in steps of 4096 bytes. Nothing is checked before the kernel. Source of
- * facts: rdma-core providers/erdma, erdma_verbs.c: erdma_create_qp, alloc_qp_buf_and_db, erdma_create_cq.
+ * Alibaba's Elastic RDMA. One buffer on the heap: units of 32 bytes, four for each send request and
+ * one for each receive request, both rings in steps of 4096 bytes. Nothing is checked before the
+ * kernel. Source of facts: rdma-core providers/erdma, erdma_verbs.c: erdma_create_qp,
+ * alloc_qp_buf_and_db, erdma_create_cq.
  */
 #include "geometry_math.h"
 

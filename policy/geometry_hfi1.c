@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Omni-Path and its forerunner InfiniPath, which share their layout. The kernel keeps the send queue for
- * itself: sending is a system call. Receive queues and CQs are kernel memory that the provider maps. Source
- * of facts: rdma-core providers/hfi1verbs, hfiverbs.c, verbs.c: hfi1_create_qp, hfi1_create_cq,
- * hfi1_create_srq, hfiverbs.h: struct hfi1_rwq, hfi1_rwqe, hfi1_cq_wc; providers/ipathverbs likewise.
+ * Omni-Path and its forerunner InfiniPath, which share their layout. The kernel keeps the send
+ * queue for itself: sending is a system call. Receive queues and CQs are kernel memory that the
+ * provider maps. Source of facts: rdma-core providers/hfi1verbs, hfiverbs.c, verbs.c:
+ * hfi1_create_qp, hfi1_create_cq, hfi1_create_srq, hfiverbs.h: struct hfi1_rwq, hfi1_rwqe,
+ * hfi1_cq_wc; providers/ipathverbs likewise.
  */
 #include "geometry_math.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HiSilicon. One anonymous mapping, populated at once, with three regions in steps of 4096 bytes: send
- * requests of 64 bytes with room for 2 SGEs, the SGEs beyond those, and receive requests. Source of facts:
- * rdma-core providers/hns, hns_roce_u_hw_v2.c, hns_roce_u_verbs.c: qp_alloc_recv..., qp_alloc_wqe,
- * set_extend_sge_param, hns_roce_set_qp_params, verify_qp_create_cap, hns_roce_u_create_cq,
- * hns_roce_alloc_srq_buf.
+ * HiSilicon. One anonymous mapping, populated at once, with three regions in steps of 4096 bytes:
+ * send requests of 64 bytes with room for 2 SGEs, the SGEs beyond those, and receive requests.
+ * Source of facts: rdma-core providers/hns, hns_roce_u_hw_v2.c, hns_roce_u_verbs.c:
+ * qp_alloc_recv..., qp_alloc_wqe, set_extend_sge_param, hns_roce_set_qp_params,
+ * verify_qp_create_cap, hns_roce_u_create_cq, hns_roce_alloc_srq_buf.
  *
- * The first generation keeps one SGE of each receive request for itself, later ones do not: told apart by the
- * power of two in what comes back.
+ * The first generation keeps one SGE of each receive request for itself, later ones do not: told
+ * apart by the power of two in what comes back.
  */
 #include <errno.h>
 

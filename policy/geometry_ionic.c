@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * AMD Pensando. Each ring is an anonymous mapping. A depth becomes the power of two above it, also if it is
- * one, and one slot of it stays empty: 128 takes 256 and gives 255. Source of facts: rdma-core
- * providers/ionic, ionic_verbs.c: ionic_create_qp_ex, ionic_create_cq_ex; ionic_queue.c: ionic_queue_init.
+ * AMD Pensando. Each ring is an anonymous mapping. A depth becomes the power of two above it, also
+ * if it is one, and one slot of it stays empty: 128 takes 256 and gives 255. Source of facts:
+ * rdma-core providers/ionic, ionic_verbs.c: ionic_create_qp_ex, ionic_create_cq_ex; ionic_queue.c:
+ * ionic_queue_init.
  *
- * Where the device allows, the rings are mirrored in its own memory, which takes no RAM and which nothing
- * here tells; CQs are reckoned with one ring, though a PD may ask for several.
+ * Where the device allows, the rings are mirrored in its own memory, which takes no RAM and which
+ * nothing here tells; CQs are reckoned with one ring, though a PD may ask for several.
  */
 #include <errno.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Intel E800. One buffer: the send ring, the receive ring and 64 bytes of shadow area. Rings count quanta
- * of 32 bytes, a request takes 1, 2, 4 or 8 of them, and 258 of the send ring are kept in reserve. Source
- * of facts: rdma-core providers/irdma, uverbs.c: irdma_ucreate_qp, ucreate_cq, irdma_ucreate_srq;
- * uk.c: irdma_get_wqe_shift, irdma_get_sqdepth, irdma_get_rqdepth.
+ * Intel E800. One buffer: the send ring, the receive ring and 64 bytes of shadow area. Rings count
+ * quanta of 32 bytes, a request takes 1, 2, 4 or 8 of them, and 258 of the send ring are kept in
+ * reserve. Source of facts: rdma-core providers/irdma, uverbs.c: irdma_ucreate_qp, ucreate_cq,
+ * irdma_ucreate_srq; uk.c: irdma_get_wqe_shift, irdma_get_sqdepth, irdma_get_rqdepth.
  *
  * Reckoned as for the second generation (E800); the first (X722) takes a little less.
  */
@@ -80,8 +80,8 @@ static bool irdma_qp(const struct qp_request *req, const struct qp_caps *effecti
 	return true;
 }
 
-/* Doubled, since completions of 32 bytes may come with an extension; the shadow area has its own page
- * where CQs can be resized. */
+/* Doubled, since completions of 32 bytes may come with an extension; the shadow area has its own
+ * page where CQs can be resized. */
 static bool irdma_cq(uint32_t requested_cqe, uint32_t effective_cqe, const struct device_facts *dev,
 		     struct queue_bytes *out)
 {

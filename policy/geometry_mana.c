@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Microsoft's MANA. An RC QP has four queues, each an anonymous mapping of a power of two and at least 4096
- * bytes: those of the application's sends and receives, and two that the adapter answers with; and beside
- * them two shadow queues. Source of facts: rdma-core providers/mana, qp.c: mana_create_qp_rc,
- * get_wqe_size, gdma.h; cq.c: mana_create_cq; manadv.h.
+ * Microsoft's MANA. An RC QP has four queues, each an anonymous mapping of a power of two and at
+ * least 4096 bytes: those of the application's sends and receives, and two that the adapter answers
+ * with; and beside them two shadow queues. Source of facts: rdma-core providers/mana, qp.c:
+ * mana_create_qp_rc, get_wqe_size, gdma.h; cq.c: mana_create_cq; manadv.h.
  *
  * RAW_PACKET QPs take their memory from the application's allocator.
  */

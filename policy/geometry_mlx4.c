@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ConnectX-3. One anonymous mapping holds both rings of a QP. A send request lies in a slot of a power of
- * two, and some slots are kept free, since the adapter reads ahead: 2 KiB of them and one. Source of
- * facts: rdma-core providers/mlx4, verbs.c: create_qp_ex, mlx4_create_srq, create_cq; qp.c:
- * mlx4_calc_sq_wqe_size, mlx4_alloc_qp_buf, mlx4_set_sq_sizes; srq.c: mlx4_alloc_srq_buf.
+ * ConnectX-3. One anonymous mapping holds both rings of a QP. A send request lies in a slot of a
+ * power of two, and some slots are kept free, since the adapter reads ahead: 2 KiB of them and one.
+ * Source of facts: rdma-core providers/mlx4, verbs.c: create_qp_ex, mlx4_create_srq, create_cq;
+ * qp.c: mlx4_calc_sq_wqe_size, mlx4_alloc_qp_buf, mlx4_set_sq_sizes; srq.c: mlx4_alloc_srq_buf.
  *
  * CQEs are taken to be of 32 bytes; kernels that ask for 64 do not tell applications.
  */

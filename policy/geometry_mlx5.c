@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ConnectX and its kin. The provider sizes all queues itself and tells the kernel, so that every size
- * and nearly every refusal can be foretold. Source of facts: rdma-core providers/mlx5, verbs.c:
- * _sq_overhead, mlx5_calc_send_wqe, mlx5_calc_sq_size, mlx5_calc_rcv_wqe, mlx5_calc_rq_size,
- * mlx5_alloc_qp_buf, create_qp, create_cq, mlx5_create_srq; qp.c: mlx5_qp_fill_wr_pfns; srq.c:
- * mlx5_alloc_srq_buf; buf.c: mlx5_alloc_prefered_buf; dbrec.c.
+ * ConnectX and its kin. The provider sizes all queues itself and tells the kernel, so that every
+ * size and nearly every refusal can be foretold. Source of facts: rdma-core providers/mlx5,
+ * verbs.c: _sq_overhead, mlx5_calc_send_wqe, mlx5_calc_sq_size, mlx5_calc_rcv_wqe,
+ * mlx5_calc_rq_size, mlx5_alloc_qp_buf, create_qp, create_cq, mlx5_create_srq; qp.c:
+ * mlx5_qp_fill_wr_pfns; srq.c: mlx5_alloc_srq_buf; buf.c: mlx5_alloc_prefered_buf; dbrec.c.
  *
  * A QP has one buffer, receive ring first, rounded to pages; a RAW_PACKET QP and an "underlay" UD
- * QP have one for each ring. A send request takes blocks of 64 bytes for all that it might
- * have to hold: plain ibv_create_qp must reckon with binding memory windows, 192 bytes.
+ * QP have one for each ring. A send request takes blocks of 64 bytes for all that it might have to
+ * hold: plain ibv_create_qp must reckon with binding memory windows, 192 bytes.
  *
  * Sizes of the structs beside them are those of release 44.
  */
@@ -77,8 +77,8 @@ static uint32_t most_recv_wqe(const struct device_facts *dev)
 }
 
 /*
- * Kernels before 2025 report the blocks of a send queue as max_qp_wr, newer ones a quarter of them; of
- * both, max_srq_wr is one less than the deepest queue. Until creations teach more.
+ * Kernels before 2025 report the blocks of a send queue as max_qp_wr, newer ones a quarter of them;
+ * of both, max_srq_wr is one less than the deepest queue. Until creations teach more.
  */
 static uint32_t usual_queue(const struct device_facts *dev)
 {
@@ -435,8 +435,8 @@ static uint64_t most_srq_wr(const struct device_facts *dev)
 					      UINT32_MAX));
 }
 
-/* Twice what is usable, so that a request may cool down before its slot is used again, unless the device
- * has not so many. */
+/* Twice what is usable, so that a request may cool down before its slot is used again, unless the
+ * device has not so many. */
 static uint64_t srq_entries(uint32_t max_wr, const struct device_facts *dev)
 {
 	uint64_t twice = power_of_two(2 * (uint64_t)max_wr + 1);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * InfiniHost. One anonymous mapping holds both rings, the receive ring first. Slots are powers of two of 64
- * bytes at least. Source of facts: rdma-core providers/mthca, qp.c: mthca_alloc_qp_buf; verbs.c:
- * mthca_create_qp, mthca_create_cq, mthca_create_srq, align_queue_size; srq.c.
+ * InfiniHost. One anonymous mapping holds both rings, the receive ring first. Slots are powers of
+ * two of 64 bytes at least. Source of facts: rdma-core providers/mthca, qp.c: mthca_alloc_qp_buf;
+ * verbs.c: mthca_create_qp, mthca_create_cq, mthca_create_srq, align_queue_size; srq.c.
  *
- * Reckoned as for the models without memory of their own, whose depths are powers of two, 0 staying 0;
- * others take exact depths.
+ * Reckoned as for the models without memory of their own, whose depths are powers of two, 0 staying
+ * 0; others take exact depths.
  */
 #include "geometry_math.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Emulex. The kernel sizes the rings, tells how many requests it made room for, and the provider maps them: the
- * rings here are an estimate, 64 bytes and 16 per SGE in whole pages. What the provider keeps beside them
- * it sizes itself. Source of facts: rdma-core providers/ocrdma, ocrdma_verbs.c: ocrdma_create_qp,
- * ocrdma_create_srq, ocrdma_create_cq_common.
+ * Emulex. The kernel sizes the rings, tells how many requests it made room for, and the provider
+ * maps them: the rings here are an estimate, 64 bytes and 16 per SGE in whole pages. What the
+ * provider keeps beside them it sizes itself. Source of facts: rdma-core providers/ocrdma,
+ * ocrdma_verbs.c: ocrdma_create_qp, ocrdma_create_srq, ocrdma_create_cq_common.
  */
 #include "geometry_math.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * QLogic FastLinQ. Each ring is an anonymous mapping in whole pages, of elements of 16 bytes: for each request
- * as many as the device has SGEs, whatever was asked. Depths out of range are silently brought into it. A
- * page of the kernel beside each ring helps to recover doorbells. Source of facts: rdma-core
- * providers/qedr, qelr_verbs.c: qelr_create_qp_buffers_sq, ..._rq, qelr_create_cq, qelr_create_srq;
- * qelr_chain.c.
+ * QLogic FastLinQ. Each ring is an anonymous mapping in whole pages, of elements of 16 bytes: for
+ * each request as many as the device has SGEs, whatever was asked. Depths out of range are silently
+ * brought into it. A page of the kernel beside each ring helps to recover doorbells. Source of
+ * facts: rdma-core providers/qedr, qelr_verbs.c: qelr_create_qp_buffers_sq, ..._rq, qelr_create_cq,
+ * qelr_create_srq; qelr_chain.c.
  */
 #include <errno.h>
 

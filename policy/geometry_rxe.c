@@ -6,13 +6,13 @@
  * /proc/self/maps shows them, bookkeeping is what the provider (rdma-core 44) allocates beside.
  *
  * The kernel raises SGEs and inline data to whichever takes more room in the slot and writes both
- * back, and may or may not write back the raised depth, so that request and effective caps give
- * the same. Element sizes are those of 64-bit kernels since 5.13, which keep a 72 byte completion
+ * back, and may or may not write back the raised depth, so that request and effective caps give the
+ * same. Element sizes are those of 64-bit kernels since 5.13, which keep a 72 byte completion
  * (ib_wc) in the slot of a user's 48 byte one; older ones fit it into half the room.
  *
  * Source of facts: rdma-core providers/rxe, rxe.c: check_qp_init_attr, rxe_create_qp; Linux
- * drivers/infiniband/sw/rxe, rxe_queue.c: rxe_queue_init, rxe_qp.c: rxe_qp_chk_cap, rxe_qp_init_req,
- * rxe_cq.c: rxe_cq_chk_attr, rxe_srq.c: rxe_srq_chk_init, rxe_param.h.
+ * drivers/infiniband/sw/rxe, rxe_queue.c: rxe_queue_init, rxe_qp.c: rxe_qp_chk_cap,
+ * rxe_qp_init_req, rxe_cq.c: rxe_cq_chk_attr, rxe_srq.c: rxe_srq_chk_init, rxe_param.h.
  */
 #include <errno.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Soft-iWARP. Kernel memory that the provider maps: send slots of 120 bytes, receive slots of 112, CQEs of
- * 32 and 8 bytes of control, in whole pages. The kernel rounds depths up to powers of two. Source of
- * facts: rdma-core providers/siw, siw.c: siw_create_qp, siw_create_cq, siw_create_srq, siw_abi.h;
- * Linux drivers/infiniband/sw/siw, siw_verbs.c.
+ * Soft-iWARP. Kernel memory that the provider maps: send slots of 120 bytes, receive slots of 112,
+ * CQEs of 32 and 8 bytes of control, in whole pages. The kernel rounds depths up to powers of two.
+ * Source of facts: rdma-core providers/siw, siw.c: siw_create_qp, siw_create_cq, siw_create_srq,
+ * siw_abi.h; Linux drivers/infiniband/sw/siw, siw_verbs.c.
  */
 #include <errno.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VMware's paravirtual device. Each ring is an anonymous mapping of slots of a power of two; a page before
- * those of the send queue, the CQ and the SRQ holds the state of the rings. Source of facts: rdma-core
- * providers/vmw_pvrdma, qp.c: pvrdma_create_qp, pvrdma_alloc_qp_buf, pvrdma_create_srq; cq.c:
- * pvrdma_create_cq, pvrdma_alloc_cq_buf.
+ * VMware's paravirtual device. Each ring is an anonymous mapping of slots of a power of two; a page
+ * before those of the send queue, the CQ and the SRQ holds the state of the rings. Source of facts:
+ * rdma-core providers/vmw_pvrdma, qp.c: pvrdma_create_qp, pvrdma_alloc_qp_buf, pvrdma_create_srq;
+ * cq.c: pvrdma_create_cq, pvrdma_alloc_cq_buf.
  */
 #include <errno.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the shim adds to the pure models of policy/geometry*: the provider's environment, and for mlx5 the
- * provider's own figures, by mlx5dv_init_obj (rdma-core providers/mlx5/mlx5.c: mlx5dv_get_qp). It is
- * asked for QPs that have rings of their own, and never for CQs, of which it would change the
- * behaviour. libmlx5 is only ever used where libibverbs has loaded it.
+ * What the shim adds to the pure models of policy/geometry*: the provider's environment, and for
+ * mlx5 the provider's own figures, by mlx5dv_init_obj (rdma-core providers/mlx5/mlx5.c:
+ * mlx5dv_get_qp). It is asked for QPs that have rings of their own, and never for CQs, of which it
+ * would change the behaviour. libmlx5 is only ever used where libibverbs has loaded it.
  */
 #include "ask.h"
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random requests to a real provider, each foretold by the model of policy/geometry_<driver>.c: accepted
- * or refused with which errno, the effective caps, and the bytes.
+ * Random requests to a real provider, each foretold by the model of policy/geometry_<driver>.c:
+ * accepted or refused with which errno, the effective caps, and the bytes.
  *
  *	LD_PRELOAD=.../mlx5dev.so sweep [SEED [QPS [CQS [SRQS]]]]	libmlx5 on the played device
- *	sweep [SEED [QPS [CQS [SRQS]]]]					the first device there is: rxe
+ *	sweep [SEED [QPS [CQS [SRQS]]]]			rxe, or what device comes first
  *
  * Witnesses tell the bytes. The rings of mlx5 are those that mlx5dv_init_obj names, to the byte, in
  * buffers that the provider took from posix_memalign: seen here, since the program stands before
  * libc for everybody. Those of rxe are the mappings of the device in /proc/self/maps. All that a
- * provider took from malloc and calloc is the rest, but for mlx5's slot in a page of doorbell records.
- * What the played device allocates itself is not counted: it runs inside ioctl.
+ * provider took from malloc and calloc is the rest, but for mlx5's slot in a page of doorbell
+ * records. What the played device allocates itself is not counted: it runs inside ioctl.
+ *
+ * Half of the QPs have signed receive requests, by MLX5_QP_SIGNATURE, which is set and unset all the
+ * while; with SWEEP_UNSIGNED none has.
  *
  * The limits that applications of mlx5 cannot read come from MLX5DEV_*, as those of the device do.
  */
@@ -73,7 +76,8 @@ int posix_memalign(void **to, size_t alignment, size_t size)
 	return 0;
 }
 
-/* The kernel's side. RTLD_NEXT would find the device's ioctl too, at the price of dlsym's own memory. */
+/* The kernel's side. RTLD_NEXT would find the device's ioctl too, at the price of dlsym's own
+ * memory. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	static int (*next)(int, unsigned long, ...);
@@ -183,7 +187,7 @@ static uint32_t draw_depth(uint32_t bits)
 /* --- the device --- */
 
 static const struct geometry *model;
-static bool is_mlx5;
+static bool is_mlx5, is_unsigned;
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
@@ -478,7 +482,7 @@ static void one_qp(void)
 	int error;
 
 	draw_qp(&r);
-	device.settings.qp_signature = is_mlx5 && !draw(3);
+	device.settings.qp_signature = is_mlx5 && !is_unsigned && draw(2);
 	if (device.settings.qp_signature)
 		setenv("MLX5_QP_SIGNATURE", "1", 1);
 	else
@@ -627,6 +631,7 @@ int main(int argc, char **argv)
 
 	chance = UINT64_C(0x9e3779b97f4a7c15) * (seed + UINT64_C(1));
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	is_unsigned = getenv("SWEEP_UNSIGNED") != NULL;
 	open_device();
 	read_mappings(&before);
 	sweep("queue pairs", argument(argc, argv, 2, 5000), one_qp);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What requests become on mlx5. The rows were produced by libmlx5's own functions, with send requests
- * of at most 1024 bytes, receive requests of 512, queues of 32768 and pages of 4096. Needs policy/ alone.
+ * What requests become on mlx5. The rows were produced by libmlx5's own functions, with send
+ * requests of at most 1024 bytes, receive requests of 512, queues of 32768 and pages of 4096. Needs
+ * policy/ alone.
  */
 #include <check.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What requests become on providers that cannot be tried here: at least six rows each, worked out by hand
- * from the formulas that the heads of policy/geometry_*.c cite, with the arithmetic beside them. Pages
- * are of 4096 bytes. Needs policy/ alone.
+ * What requests become on providers that cannot be tried here: at least six rows each, worked out
+ * by hand from the formulas that the heads of policy/geometry_*.c cite, with the arithmetic beside
+ * them. Pages are of 4096 bytes. Needs policy/ alone.
  */
 #include <check.h>
 #include <errno.h>
@@ -30,8 +30,8 @@ struct qp_row {
 };
 
 static const struct qp_row qps[] = {
-	/* mlx4: slot of the send ring, 2048 / slot + 1 spare; bookkeeping: rest of the page, struct 520,
-	 * 8 for each slot of both rings, 4 for a receive doorbell */
+	/* mlx4: slot of the send ring, 2048 / slot + 1 spare; bookkeeping: rest of the page, struct
+	 * 520, 8 for each slot of both rings, 4 for a receive doorbell */
 	/* max(16 + 16, 48) + 16 = 64; pow2(1 + 33) = 64 slots; 1 of 16 */
 	{ "mlx4", RC, { 1, 1, 1, 1, 0 }, false, 4096, 16, 4080 + 520 + 8 * 65 + 4 },
 	/* pow2(128 + 33) = 256 of 64; 128 of 16 */
@@ -56,8 +56,8 @@ static const struct qp_row qps[] = {
 	{ "siw", RC, { 0, 512, 0, 1, 0 }, false, 0, 57344, 264 },
 	{ "siw", RC, { 32, 32, 1, 1, 0 }, true, 3840, 0, 264 + 256 },
 
-	/* irdma: quanta of 32 << shift, 258 in reserve; rings to 4096; 64 shadow, struct 1024, 16 and
-	 * 8 for each quantum */
+	/* irdma: quanta of 32 << shift, 258 in reserve; rings to 4096; 64 shadow, struct 1024, 16
+	 * and 8 for each quantum */
 	/* 2 fragments: shift 1: 2 + 258 -> 512 quanta; 1 fragment: shift 0: 2 -> at least 8 */
 	{ "irdma", RC, { 1, 1, 1, 1, 0 }, false, 16384, 256, 3840 + 1088 + 16 * 512 + 8 * 8 },
 	/* 256 + 258 -> 1024: the reserve alone doubles it; 128 + 1 -> 256 */
@@ -73,15 +73,17 @@ static const struct qp_row qps[] = {
 	/* an SRQ: a ring for one request stays, least 8 */
 	{ "irdma", RC, { 128, 900, 1, 5, 0 }, true, 32768, 256, 3840 + 1088 + 16 * 1024 + 8 * 8 },
 
-	/* bnxt_re: 128 a request, pow2(wr + 1 + 128) and pow2(wr + 1); 16 of PSN a send; one slab of
-	 * 624 + 2 * 128 + rings to pages + 40 a request, to pages */
+	/* bnxt_re: 128 a request, pow2(wr + 1 + 128) and pow2(wr + 1); 16 of PSN a send; one slab
+	 * of 624 + 2 * 128 + rings to pages + 40 a request, to pages */
 	/* pow2(130) = 256: 32768 + 4096; pow2(2) = 2: 256 -> 4096; 880 + 36864 + 4096 + 40 * 258 =
 	 * 52160 -> 53248 */
 	{ "bnxt_re", RC, { 1, 1, 1, 1, 0 }, false, 32768, 256, 53248 - 33024 },
-	/* pow2(257) = 512: 65536 + 8192; pow2(129) = 256: 32768; 880 + 106496 + 40 * 768 = 138096 ->
-	 * 139264 */
+	/* pow2(257) = 512: 65536 + 8192; pow2(129) = 256: 32768; 880 + 106496 + 40 * 768 = 138096
+	 * -> 139264 */
 	{ "bnxt_re", RC, { 128, 128, 1, 1, 0 }, false, 65536, 32768, 139264 - 98304 },
-	/* the last that 256 slots hold: 127 + 129; 880 + 36864 + 16384 + 40 * 384 = 69488 -> 69632 */
+	/*
+	 * the last that 256 slots hold: 127 + 129; 880 + 36864 + 16384 + 40 * 384 = 69488 -> 69632
+	 */
 	{ "bnxt_re", RC, { 127, 127, 1, 1, 0 }, false, 32768, 16384, 69632 - 49152 },
 	/* SGEs and inline data change nothing */
 	{ "bnxt_re", UD, { 127, 127, 6, 6, 96 }, false, 32768, 16384, 69632 - 49152 },
@@ -91,8 +93,8 @@ static const struct qp_row qps[] = {
 	 * 549744 -> 552960 */
 	{ "bnxt_re", RC, { 1024, 512, 2, 2, 0 }, false, 262144, 131072, 552960 - 393216 },
 
-	/* efa: a copy of the ring on the heap, 64 or 128 a request; descriptors of 16; 12 beside each
-	 * request and each receive */
+	/* efa: a copy of the ring on the heap, 64 or 128 a request; descriptors of 16; 12 beside
+	 * each request and each receive */
 	{ "efa", UD, { 128, 128, 1, 1, 0 }, false, 8192, 2048, 2048 + 12 * 256 },
 	{ "efa", UD, { 128, 128, 1, 1, 32 }, false, 8192, 2048, 2048 + 12 * 256 },
 	{ "efa", UD, { 128, 128, 1, 1, 33 }, false, 16384, 2048, 2048 + 12 * 256 },
@@ -101,8 +103,8 @@ static const struct qp_row qps[] = {
 	{ "efa", QP_TYPE_DRIVER, { 256, 512, 1, 2, 0 }, false, 16384, 16384, 12 * 768 },
 	{ "efa", UD, { 1, 1, 1, 1, 0 }, false, 64, 16, 4080 + 12 * 2 },
 
-	/* hns: 64 a send, at least 64 of them; SGEs beyond 2 (UD: all) of 16 in a region of at least
-	 * 4096; receives of 16 * pow2(sge + 1); regions to 4096; 8 each, doorbells of 4 */
+	/* hns: 64 a send, at least 64 of them; SGEs beyond 2 (UD: all) of 16 in a region of at
+	 * least 4096; receives of 16 * pow2(sge + 1); regions to 4096; 8 each, doorbells of 4 */
 	{ "hns", RC, { 1, 1, 1, 1, 0 }, false, 4096, 32, 4064 + 8 * 65 + 8 },
 	{ "hns", RC, { 128, 128, 2, 1, 0 }, false, 8192, 4096, 8 * 256 + 8 },
 	/* 1 beyond: 128 of 16 = 2048, at least 4096; 4 + 1 -> 8 SGEs: 128 */
@@ -113,7 +115,9 @@ static const struct qp_row qps[] = {
 	{ "hns", UD, { 64, 64, 3, 1, 0 }, false, 4096 + 4096, 2048, 2048 + 8 * 128 + 8 },
 	{ "hns", RC, { 100, 100, 1, 1, 0 }, true, 8192, 0, 8 * 128 + 4 },
 
-	/* erdma: pow2(4 * wr) and pow2(wr) units of 32, to 4096; 8 a unit, doorbell 16, struct 304 */
+	/*
+	 * erdma: pow2(4 * wr) and pow2(wr) units of 32, to 4096; 8 a unit, doorbell 16, struct 304
+	 */
 	{ "erdma", RC, { 1, 1, 1, 1, 0 }, false, 128, 32, 3968 + 4064 + 8 * 5 + 320 },
 	{ "erdma", RC, { 128, 128, 1, 1, 0 }, false, 16384, 4096, 8 * 640 + 320 },
 	{ "erdma", RC, { 129, 129, 1, 1, 0 }, false, 32768, 8192, 8 * 1280 + 320 },
@@ -123,8 +127,8 @@ static const struct qp_row qps[] = {
 	/* 4 * 33 = 132 -> 256; 32 units of 32 = 1024 */
 	{ "erdma", RC, { 33, 17, 1, 1, 0 }, false, 8192, 1024, 3072 + 8 * 288 + 320 },
 
-	/* mana: 4 queues; al32(16 * (sge + 1) + 32) and al32(16 * sge + 16), powers of two of at least
-	 * 4096; two of 4096 for the answers; 16 of rollback, struct 648, 24 a request */
+	/* mana: 4 queues; al32(16 * (sge + 1) + 32) and al32(16 * sge + 16), powers of two of at
+	 * least 4096; two of 4096 for the answers; 16 of rollback, struct 648, 24 a request */
 	/* 64 and 32: 8192 and 4096 */
 	{ "mana", RC, { 128, 128, 1, 1, 0 }, false, 8192, 4096, 8192 + 664 + 24 * 256 },
 	{ "mana", RC, { 1, 1, 1, 1, 0 }, false, 4096, 4096, 8192 + 664 + 24 * 2 },
@@ -156,7 +160,9 @@ static const struct qp_row qps[] = {
 	{ "cxgb4", RC, { 0, 32, 4, 4, 0 }, false, 0, 4096, 16 * 32 },
 	{ "cxgb4", RC, { 10, 40, 1, 1, 0 }, false, 3200, 5120, 896 + 3072 + 960 + 640 },
 
-	/* vmw_pvrdma: pow2(80 + 16 * sge) and pow2(16 + 16 * sge), pages, one page of state; 8 each */
+	/*
+	 * vmw_pvrdma: pow2(80 + 16 * sge) and pow2(16 + 16 * sge), pages, one page of state; 8 each
+	 */
 	{ "vmw_pvrdma", RC, { 128, 128, 1, 1, 0 }, false, 16384, 4096, 4096 + 8 * 256 },
 	/* 80 + 48 = 128 exactly; 64 + 16 = 80 -> 128 */
 	{ "vmw_pvrdma", RC, { 128, 128, 3, 4, 0 }, false, 16384, 16384, 4096 + 8 * 256 },
@@ -166,8 +172,8 @@ static const struct qp_row qps[] = {
 	{ "vmw_pvrdma", RC, { 1, 1, 1, 1, 0 }, false, 128, 32, 4096 + 3968 + 4064 + 16 },
 	{ "vmw_pvrdma", RC, { 32, 32, 1, 1, 0 }, true, 4096, 0, 4096 + 8 * 32 },
 
-	/* ionic: the power of two above; slots of pow2(32 + max(16 * sge, inline)), at least 64; struct
-	 * 784, 34 and 18 a slot */
+	/* ionic: the power of two above; slots of pow2(32 + max(16 * sge, inline)), at least 64;
+	 * struct 784, 34 and 18 a slot */
 	/* 128 doubles to 256 */
 	{ "ionic", RC, { 128, 128, 1, 1, 0 }, false, 16384, 16384, 784 + 52 * 256 },
 	{ "ionic", RC, { 127, 127, 1, 1, 0 }, false, 8192, 8192, 784 + 52 * 128 },
