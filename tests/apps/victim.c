@@ -75,7 +75,7 @@ static void *work(void *arg)
 				w->retired = wc[i].wr_id + 1;
 			}
 			w->polled += (unsigned int)got;
-		} while (n - w->retired > 50);
+		} while (n + 1 - w->retired > 50);
 	}
 	return NULL;
 }
