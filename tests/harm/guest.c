@@ -41,6 +41,8 @@ static struct ibv_context *context;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
+static struct ibv_cq *inherited_cq; /* of a device opened before */
+static struct ibv_qp *inherited_qp;
 static struct ibv_qp *qps[MOST_QPS];
 static unsigned int qp_count;
 static char memory[8192];
@@ -81,6 +83,12 @@ static void do_open(void)
 	bool before[MOST_FDS];
 	long came = 0;
 
+	if (context) {
+		inherited_cq = cq;
+		inherited_qp = qp_count ? qps[qp_count - 1] : NULL;
+		context = NULL;
+		qp_count = 0;
+	}
 	need(list, "ibv_get_device_list");
 	for (int fd = 0; fd < MOST_FDS; fd++)
 		before[fd] = fcntl(fd, F_GETFD) >= 0;
@@ -553,12 +561,18 @@ static void do_nowipe(void)
 
 static void do_each(int argc, char **argv);
 
+static bool opens_block(const char *name);
+
 static int words_until_end(char **argv)
 {
-	int n = 0;
+	int n, depth = 0;
 
-	while (argv[n] && strcmp(argv[n], "end"))
-		n++;
+	for (n = 0; argv[n] && (depth || strcmp(argv[n], "end")); n++) {
+		if (!strcmp(argv[n], "end"))
+			depth--;
+		else if (opens_block(argv[n]))
+			depth++;
+	}
 	return n;
 }
 
@@ -621,9 +635,13 @@ static void do_inherited(void)
 {
 	struct ibv_wc wc;
 
-	ibv_poll_cq(cq, 1, &wc);
-	if (qp_count)
-		post_write(qps[qp_count - 1], 1);
+	if (!inherited_cq) {
+		inherited_cq = cq;
+		inherited_qp = qp_count ? qps[qp_count - 1] : NULL;
+	}
+	ibv_poll_cq(inherited_cq, 1, &wc);
+	if (inherited_qp)
+		post_write(inherited_qp, 1);
 	say("inherited", 0);
 }
 
@@ -696,8 +714,10 @@ static void do_posters(void)
 
 static void *cancelled(void *arg)
 {
-	for (;;)
+	for (;;) {
 		churner(arg);
+		pthread_testcancel();
+	}
 	return NULL;
 }
 
@@ -1025,6 +1045,14 @@ static const struct word *word_of(const char *name)
 			return &words[i];
 	printf("unknown word %s\n", name);
 	exit(2);
+}
+
+static bool opens_block(const char *name)
+{
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (words[i].block && !strcmp(words[i].name, name))
+			return true;
+	return false;
 }
 
 static void do_each(int argc, char **argv)
