@@ -64,6 +64,36 @@ static inline uint16_t cut16(uint32_t n)
 	return n > UINT16_MAX ? UINT16_MAX : (uint16_t)n;
 }
 
+/*
+ * Where in a list its requests become wider than all before: what is needed when only the first of them are
+ * accepted, which may then be freed. More than fit are forgotten, the widest of them first.
+ */
+struct steps {
+	unsigned int count;
+	struct {
+		uint64_t position; /* requests before it */
+		uint32_t value;
+	} at[8];
+};
+
+static inline void steps_note(struct steps *s, uint64_t position, uint32_t value)
+{
+	if (s->count == 8 || (s->count && value <= s->at[s->count - 1].value))
+		return;
+	s->at[s->count].position = position;
+	s->at[s->count++].value = value;
+}
+
+/* The widest of the first `accepted` requests. */
+static inline uint32_t steps_widest(const struct steps *s, uint64_t accepted)
+{
+	unsigned int i = s->count;
+
+	while (i && s->at[i - 1].position >= accepted)
+		i--;
+	return i ? s->at[i - 1].value : 0;
+}
+
 /* The position after a signaled request, at its turn in the ring. */
 static ALWAYS_INLINE void ring_put(const struct hot_qp *h, uint32_t turn, uint64_t position)
 {
@@ -73,6 +103,17 @@ static ALWAYS_INLINE void ring_put(const struct hot_qp *h, uint32_t turn, uint64
 static ALWAYS_INLINE uint16_t ring_get(const struct hot_qp *h, uint32_t turn)
 {
 	return __atomic_load_n(&h->ring[turn & h->ring_mask], __ATOMIC_RELAXED);
+}
+
+/* How many more signaled requests the ring has room for: what is posted beyond cannot be accepted, and must not
+ * take the places of what is outstanding. */
+static ALWAYS_INLINE uint32_t ring_room(const struct hot_qp *h, uint32_t turn)
+{
+	const struct qp_record *r = h->record;
+	uint32_t outstanding = turn - (uint32_t)(READ64(r->poll_send_completions) +
+						 READ64(r->other_send_completions));
+
+	return outstanding > h->ring_mask ? 0 : h->ring_mask + 1 - outstanding;
 }
 
 /* The send requests that are outstanding no more. */

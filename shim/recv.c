@@ -12,6 +12,7 @@ struct received {
 	uint64_t requests;
 	uint64_t outstanding; /* with the whole list */
 	uint32_t widest;      /* num_sge */
+	struct steps *sges;   /* of a list with requests wider than before, or NULL */
 };
 
 static ALWAYS_INLINE void summarize(const struct ibv_recv_wr *wr, struct received *s)
@@ -62,12 +63,21 @@ static uint64_t larger(uint64_t a, uint64_t b)
 }
 
 /* Makes s speak of the accepted requests alone. */
-static void leave_accepted(struct received *s, uint64_t refused, uint32_t max_sge)
+static void leave_accepted(struct received *s, uint64_t refused)
 {
 	s->requests -= refused;
 	s->outstanding -= refused;
-	if (s->widest > max_sge)
-		s->widest = max_sge;
+	if (refused)
+		s->widest = s->sges ? steps_widest(s->sges, s->requests) : 0;
+}
+
+static OUT_OF_LINE void note_steps(const struct ibv_recv_wr *wr, struct received *s,
+				   struct steps *sges)
+{
+	sges->count = 0;
+	for (uint64_t position = 0; wr; wr = wr->next, position++)
+		steps_note(sges, position, (uint32_t)wr->num_sge);
+	s->sges = sges;
 }
 
 /* --- on a QP --- */
@@ -97,7 +107,7 @@ static OUT_OF_LINE int recv_ended(struct hot_qp *h, struct received *s, int rc,
 		STORE(r->post_recv_posted, LOAD(r->post_recv_posted) - refused);
 	else
 		ADD(r->other_recv_posted, -refused);
-	leave_accepted(s, refused, r->effective.max_recv_sge);
+	leave_accepted(s, refused);
 	if (rc || bad)
 		count_refusal(&r->recv_refused,
 			      why_refused(bad, r->effective.max_recv_sge, r->effective.max_recv_wr,
@@ -118,11 +128,16 @@ static ALWAYS_INLINE int post(struct hot_qp *h, struct ibv_qp *qp, struct ibv_re
 {
 	struct ibv_recv_wr *bad = NOT_WRITTEN;
 	struct qp_record *r = h->record;
+	struct steps sges;
 	struct received s;
 	uint64_t posted;
 	int rc;
 
 	summarize(wr, &s);
+	s.sges = NULL;
+	if (unlikely(s.requests > 1 && (s.widest > LOAD(r->post_recv_peak_sge) ||
+					s.widest > LOAD(r->other_recv_peak_sge))))
+		note_steps(wr, &s, &sges);
 	if (owner) {
 		posted = LOAD(r->post_recv_posted) + s.requests;
 		STORE(r->post_recv_posted, posted);
@@ -230,7 +245,7 @@ static OUT_OF_LINE int srq_recv_ended(struct hot_srq *h, struct received *s, int
 		STORE(r->post_posted, LOAD(r->post_posted) - refused);
 	else
 		ADD(r->other_posted, -refused);
-	leave_accepted(s, refused, h->max_sge);
+	leave_accepted(s, refused);
 	if (rc || bad)
 		count_refusal(&r->refused,
 			      why_refused(bad, h->max_sge, h->max_wr,
@@ -251,11 +266,16 @@ static ALWAYS_INLINE int post_srq(struct hot_srq *h, struct ibv_srq *srq, struct
 {
 	struct ibv_recv_wr *bad = NOT_WRITTEN;
 	struct srq_record *r = h->record;
+	struct steps sges;
 	struct received s;
 	uint64_t posted;
 	int rc;
 
 	summarize(wr, &s);
+	s.sges = NULL;
+	if (unlikely(s.requests > 1 &&
+		     (s.widest > LOAD(r->post_peak_sge) || s.widest > LOAD(r->other_peak_sge))))
+		note_steps(wr, &s, &sges);
 	if (owner) {
 		posted = LOAD(r->post_posted) + s.requests;
 		STORE(r->post_posted, posted);

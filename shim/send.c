@@ -20,7 +20,8 @@ struct sent {
 	uint32_t inlined;      /* bytes of the largest inline request */
 	uint32_t all, any;     /* send_flags */
 	uint32_t unsignaled;
-	uint64_t last_signaled; /* how many requests go up to it; 0: none is signaled */
+	uint64_t last_signaled;	      /* how many requests go up to it; 0: none is signaled */
+	struct steps *sges, *inlines; /* of a list with requests wider than before, or NULL */
 };
 
 static uint32_t inline_bytes(const struct ibv_send_wr *wr)
@@ -71,12 +72,14 @@ static ALWAYS_INLINE void place_signaled(const struct hot_qp *h, const struct ib
 	const struct qp_record *r = h->record;
 	uint64_t first = s->mine + s->theirs, position = first, last = first;
 	uint32_t turn = (uint32_t)first - LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled);
-	uint32_t first_turn = turn;
+	uint32_t first_turn = turn, room = ring_room(h, turn);
 
 	for (; wr; wr = wr->next) {
 		position++;
 		if (wr->send_flags & IBV_SEND_SIGNALED) {
-			ring_put(h, turn++, position);
+			if (likely(turn - first_turn < room))
+				ring_put(h, turn, position);
+			turn++;
 			last = position;
 		}
 	}
@@ -120,7 +123,7 @@ static void note_as_other(struct qp_record *r, const struct sent *s, bool mixed)
 }
 
 /* Makes s speak of the accepted requests alone. They may be freed by now: how many of them were signaled tells
- * the ring, how wide they were is known no better than that they were allowed. */
+ * the ring, how wide they were the steps that were noted where a peak was about to rise. */
 static void leave_accepted(const struct hot_qp *h, struct sent *s, uint64_t refused,
 			   uint32_t refused_unsignaled)
 {
@@ -137,10 +140,10 @@ static void leave_accepted(const struct hot_qp *h, struct sent *s, uint64_t refu
 	}
 	s->requests = accepted;
 	s->outstanding -= refused;
-	if (s->widest > r->effective.max_send_sge)
-		s->widest = r->effective.max_send_sge;
-	if (s->inlined > r->effective.max_inline_data)
-		s->inlined = r->effective.max_inline_data;
+	if (refused) {
+		s->widest = s->sges ? steps_widest(s->sges, accepted) : 0;
+		s->inlined = s->inlines ? steps_widest(s->inlines, accepted) : 0;
+	}
 }
 
 /* The requests from `bad` on, which the provider left to the application. */
@@ -199,16 +202,42 @@ static OUT_OF_LINE int send_ended(struct hot_qp *h, struct sent *s, int rc, stru
 
 /* --- any list, any thread --- */
 
+static bool would_rise(const struct qp_record *r, const struct sent *s)
+{
+	return s->widest > LOAD(r->post_send_peak_sge) ||
+	       s->widest > LOAD(r->other_send_peak_sge) ||
+	       s->inlined > LOAD(r->post_send_peak_inline) ||
+	       s->inlined > LOAD(r->other_send_peak_inline);
+}
+
+static OUT_OF_LINE void note_steps(const struct ibv_send_wr *wr, struct steps *sges,
+				   struct steps *inlines)
+{
+	sges->count = inlines->count = 0;
+	for (uint64_t position = 0; wr; wr = wr->next, position++) {
+		steps_note(sges, position, (uint32_t)wr->num_sge);
+		if (wr->send_flags & IBV_SEND_INLINE)
+			steps_note(inlines, position, inline_bytes(wr));
+	}
+}
+
 static ALWAYS_INLINE int send_list(struct hot_qp *h, struct ibv_qp *qp, struct ibv_send_wr *wr,
 				   struct ibv_send_wr **bad_wr, const bool owner)
 {
 	struct ibv_send_wr *bad = NOT_WRITTEN;
 	struct qp_record *r = h->record;
+	struct steps sges, inlines;
 	struct sent s;
 	bool mixed;
 	int rc;
 
 	summarize(wr, &s);
+	s.sges = s.inlines = NULL;
+	if (unlikely(s.requests > 1 && would_rise(r, &s))) {
+		note_steps(wr, &sges, &inlines);
+		s.sges = &sges;
+		s.inlines = &inlines;
+	}
 	mixed = LOAD(h->mixed);
 	if (unlikely(!mixed && h->ring && !(s.all & IBV_SEND_SIGNALED))) {
 		become_mixed(h);

@@ -31,21 +31,24 @@ static OUT_OF_LINE void batch_becomes_mixed(struct hot_wr *w)
 	if (!LOAD(w->hot->mixed))
 		become_mixed(w->hot);
 	for (uint32_t i = 0; i < w->requests; i++)
-		ring_put(w->hot, w->first_turn + i, w->first + i + 1);
+		if (ring_room(w->hot, w->first_turn + i))
+			ring_put(w->hot, w->first_turn + i, w->first + i + 1);
 	w->last_signaled = w->requests;
 }
 
 static OUT_OF_LINE void request_in_ring(struct hot_wr *w, bool signaled)
 {
 	struct hot_qp *h = w->hot;
+	uint32_t turn;
 
 	if (!h->ring || !is_ours(w))
 		return;
 	if (!LOAD(h->mixed))
 		batch_becomes_mixed(w);
+	turn = w->first_turn + w->requests - w->unsignaled;
 	if (signaled) {
-		ring_put(h, w->first_turn + w->requests - w->unsignaled,
-			 w->first + w->requests + 1);
+		if (ring_room(h, turn))
+			ring_put(h, turn, w->first + w->requests + 1);
 		w->last_signaled = w->requests + 1;
 	} else {
 		w->unsignaled++;
