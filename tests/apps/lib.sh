@@ -6,7 +6,8 @@
 #
 # Environment: QPG_BUILD and QPG_SRC, the build and source trees; QPG_DEVICE and QPG_GID, the device and
 # the index of its GID; QPG_PRELOAD, what to preload besides the guard (the device itself, where it is
-# played by a library), or nothing. Without QPG_DEVICE the mlx5 device of tests/device is taken.
+# played by a library), or nothing. Without QPG_DEVICE it is rxe0 in the virtual machine of tests/vm, else the
+# mlx5 device of tests/device.
 set -u
 
 QPG_SRC=${QPG_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)}
@@ -14,7 +15,11 @@ QPG_BUILD=${QPG_BUILD:-$QPG_SRC/build}
 apps=$QPG_BUILD/tests/apps
 guard_library=$QPG_BUILD/.libs/libqpguard.so
 qpguard=$QPG_BUILD/qpguard
-if [ -z "${QPG_DEVICE-}" ]; then
+if [ -z "${QPG_DEVICE-}" ] && [ -n "${QPG_IN_VM-}" ]; then
+	QPG_DEVICE=rxe0
+	QPG_GID=1
+	QPG_PRELOAD=
+elif [ -z "${QPG_DEVICE-}" ]; then
 	QPG_DEVICE=mlx5_0
 	QPG_GID=0
 	QPG_PRELOAD=$QPG_BUILD/tests/device/.libs/mlx5dev.so
@@ -135,7 +140,7 @@ follow_racing() {
 same=
 
 follow() {
-	local line text="$*${QPG_OWNER:+, second thread}" difference steps=() i copy
+	local line text="$*${QPG_API:+, extended}${QPG_OWNER:+, second thread}" difference steps=() i copy
 	bare "$@" >"$work/bare" 2>"$work/bare.err"
 	is "$text: bare, it runs to its end" "$?$(grep '^Bail' "$work/bare")" 0
 	: >"$work/guarded"

@@ -14,12 +14,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_ENDS   4096
-#define MOST_CQS    4096
-#define LONGEST	    256 /* list of requests */
-#define MOST_SGES   64
-#define PATIENCE    60 /* seconds */
+#define MOST_ENDS 4096
+#define MOST_CQS  4096
+#define LONGEST	  256 /* list of requests */
+#define MOST_SGES 64
+#define PATIENCE  60 /* seconds */
+/* In wr_id: what it is a request of, whose, and its number there. */
 #define RECV_MARK   (UINT64_C(1) << 63)
+#define SRQ_MARK    (UINT64_C(1) << 62)
+#define WHOSE_SHIFT 40
+#define NUMBER_MASK ((UINT64_C(1) << WHOSE_SHIFT) - 1)
 #define QKEY	    0x1234
 #define REMOTE_FROM 4096u
 
@@ -131,10 +135,25 @@ void cq_took(const struct ibv_cq *cq, uint64_t completions)
 			cqs[i].completions += completions;
 }
 
+static bool extended(void)
+{
+	const char *api = getenv("QPG_API");
+
+	return api && !strcmp(api, "extended");
+}
+
 static struct ibv_cq *own_cq(struct ibv_context *c, int cqe)
 {
-	struct ibv_cq *cq = ibv_create_cq(c, cqe, NULL, NULL, 0);
+	struct ibv_cq_init_attr_ex a = { .cqe = (uint32_t)cqe };
+	struct ibv_cq *cq;
 
+	if (extended()) {
+		struct ibv_cq_ex *ex = ibv_create_cq_ex(c, &a);
+
+		cq = ex ? ibv_cq_ex_to_cq(ex) : NULL;
+	} else {
+		cq = ibv_create_cq(c, cqe, NULL, NULL, 0);
+	}
 	need(cq, "create_cq of %d", cqe);
 	cq_made(cq);
 	return cq;
@@ -175,8 +194,32 @@ static struct end *add_end(struct ibv_qp *qp, const struct ibv_qp_init_attr *a,
 	e->sig_all = p->sig_all;
 	e->srq = p->srq;
 	ends[end_count++] = e;
-	qps_made++;
+	e->serial = (uint32_t)++qps_made;
 	return e;
+}
+
+static struct ibv_qp *create(struct ibv_pd *in, struct ibv_qp_init_attr *a)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_type = a->qp_type,
+		.sq_sig_all = a->sq_sig_all,
+		.srq = a->srq,
+		.cap = a->cap,
+		.send_cq = a->send_cq,
+		.recv_cq = a->recv_cq,
+		.pd = in,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp *qp;
+
+	if (!extended())
+		return ibv_create_qp(in, a);
+	if (a->qp_type != IBV_QPT_UD)
+		ex.send_ops_flags |= IBV_QP_EX_WITH_RDMA_WRITE;
+	qp = ibv_create_qp_ex(in->context, &ex);
+	a->cap = ex.cap;
+	return qp;
 }
 
 struct end *end_try(const struct plan *p)
@@ -196,7 +239,7 @@ struct end *end_try(const struct plan *p)
 
 	a.recv_cq = p->recv_cq ? p->recv_cq : p->two_cqs ? own_cq(in->context, cqe) : a.send_cq;
 	errno = 0;
-	qp = ibv_create_qp(in, &a);
+	qp = create(in, &a);
 	if (qp)
 		return add_end(qp, &a, p);
 	error = errno;
@@ -416,16 +459,74 @@ struct call {
 	int n, rc;
 };
 
+static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
+{
+	struct ibv_data_buf bufs[MOST_SGES];
+
+	qp->wr_id = wr->wr_id;
+	qp->wr_flags = wr->send_flags & IBV_SEND_SIGNALED;
+	if (wr->opcode == IBV_WR_SEND)
+		ibv_wr_send(qp);
+	else
+		ibv_wr_rdma_write(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
+	if (qp->qp_base.qp_type == IBV_QPT_UD)
+		ibv_wr_set_ud_addr(qp, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	for (int i = 0; i < wr->num_sge; i++)
+		bufs[i] = (struct ibv_data_buf){ (void *)(uintptr_t)wr->sg_list[i].addr,
+						 wr->sg_list[i].length };
+	if (wr->send_flags & IBV_SEND_INLINE)
+		ibv_wr_set_inline_data_list(qp, (size_t)wr->num_sge, bufs);
+	else
+		ibv_wr_set_sge_list(qp, (size_t)wr->num_sge, wr->sg_list);
+}
+
+/* A list is all or nothing here. */
+static int send_by_builder(struct ibv_qp *qp, struct ibv_send_wr *list, struct ibv_send_wr **bad)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	int rc;
+
+	need(ex, "ibv_wr_* of this QP");
+	ibv_wr_start(ex);
+	for (struct ibv_send_wr *wr = list; wr; wr = wr->next)
+		build(ex, wr);
+	rc = ibv_wr_complete(ex);
+	if (rc)
+		*bad = list;
+	return rc;
+}
+
+/* Of a completion no more is read than its wr_id. */
+static int poll_extended(struct ibv_cq_ex *cq, int n, struct ibv_wc *wc)
+{
+	struct ibv_poll_cq_attr attr = { 0 };
+	int got = 0, rc = ibv_start_poll(cq, &attr);
+
+	if (rc == ENOENT)
+		return 0;
+	need(!rc, "start_poll: %d", rc);
+	do {
+		wc[got++].wr_id = cq->wr_id;
+	} while (got < n && !(rc = ibv_next_poll(cq)));
+	ibv_end_poll(cq);
+	need(!rc || rc == ENOENT, "next_poll: %d", rc);
+	return got;
+}
+
 static void *make_call(void *arg)
 {
 	struct call *c = arg;
 
-	if (c->send)
+	if (c->send && extended())
+		c->rc = send_by_builder(c->qp, c->send, c->bad_send);
+	else if (c->send)
 		c->rc = ibv_post_send(c->qp, c->send, c->bad_send);
 	else if (c->recv && c->qp)
 		c->rc = ibv_post_recv(c->qp, c->recv, c->bad_recv);
 	else if (c->recv)
 		c->rc = ibv_post_srq_recv(c->srq, c->recv, c->bad_recv);
+	else if (extended())
+		c->rc = poll_extended((struct ibv_cq_ex *)c->cq, c->n, c->wc);
 	else
 		c->rc = ibv_poll_cq(c->cq, c->n, c->wc);
 	return NULL;
@@ -499,11 +600,18 @@ static void fill_send(struct end *e, struct ibv_send_wr *wr, struct ibv_sge *sge
 	}
 }
 
+static uint64_t whose(uint32_t serial, uint64_t number)
+{
+	return (uint64_t)serial << WHOSE_SHIFT | number;
+}
+
 static void note_peaks(struct account *a, const struct request *list, unsigned int accepted)
 {
 	for (unsigned int i = 0; i < accepted; i++) {
 		uint32_t sge = list[i].sge ? (uint32_t)list[i].sge : 1;
 
+		if (list[i].inlined && extended())
+			sge = 0; /* data without any SGE */
 		if (sge > a->peak_sge)
 			a->peak_sge = sge;
 		if (list[i].inlined > a->peak_inline)
@@ -534,7 +642,7 @@ unsigned int post_sends(struct end *e, const struct request *list, unsigned int 
 
 	need(n < LONGEST, "a list of %u", n);
 	for (unsigned int i = 0; i < n; i++) {
-		fill_send(e, &wr[i], sges[i], &list[i], e->send.posted + i);
+		fill_send(e, &wr[i], sges[i], &list[i], whose(e->serial, e->send.posted + i));
 		wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
 	}
 	rc = call((struct call){ .qp = e->qp, .send = wr, .bad_send = &bad }, &e->send.begun);
@@ -583,7 +691,8 @@ unsigned int post_recvs(struct end *e, const int *counts, unsigned int n, enum w
 {
 	static struct ibv_recv_wr wr[LONGEST];
 	static struct ibv_sge sges[LONGEST][MOST_SGES];
-	struct ibv_recv_wr *bad = wr + fill_recvs(wr, sges, counts, n, e->recv.posted);
+	struct ibv_recv_wr *bad =
+		wr + fill_recvs(wr, sges, counts, n, whose(e->serial, e->recv.posted));
 	int rc = call((struct call){ .qp = e->qp, .recv = wr, .bad_recv = &bad }, &e->recv.begun);
 
 	memset(wr, 0xee, n * sizeof(wr[0]));
@@ -594,7 +703,8 @@ unsigned int post_srq_recvs(struct shared_queue *s, const int *counts, unsigned 
 {
 	static struct ibv_recv_wr wr[LONGEST];
 	static struct ibv_sge sges[LONGEST][MOST_SGES];
-	struct ibv_recv_wr *bad = wr + fill_recvs(wr, sges, counts, n, s->recv.posted);
+	struct ibv_recv_wr *bad =
+		wr + fill_recvs(wr, sges, counts, n, whose(s->id, s->recv.posted) | SRQ_MARK);
 	int rc = call((struct call){ .srq = s->srq, .recv = wr, .bad_recv = &bad }, &s->recv.begun);
 
 	memset(wr, 0xee, n * sizeof(wr[0]));
@@ -621,31 +731,21 @@ void recv_each(struct end *e, unsigned int n)
 
 /* --- polling --- */
 
-static struct end *end_of(const struct ibv_cq *cq, uint32_t qp_num)
+/* Requests of a queue end in order: this one ends all before it. Those of a queue pair that is gone do not count. */
+static void take(uint64_t wr_id)
 {
-	for (unsigned int i = 0; i < end_count; i++)
-		if (ends[i]->qp->qp_num == qp_num &&
-		    (ends[i]->send_cq == cq || ends[i]->recv_cq == cq))
-			return ends[i];
-	return NULL;
-}
+	uint32_t serial = (uint32_t)((wr_id & ~(RECV_MARK | SRQ_MARK)) >> WHOSE_SHIFT);
+	uint64_t number = (wr_id & NUMBER_MASK) + 1;
+	struct account *a = NULL;
 
-/* Requests of a queue end in order: this one ends all before it. */
-static void take(const struct ibv_cq *cq, const struct ibv_wc *wc)
-{
-	struct end *e = end_of(cq, wc->qp_num);
-
-	cq_took(cq, 1);
-	if (!e)
-		return;
-	if (wc->wr_id & RECV_MARK) {
-		if (e->srq)
-			e->srq->recv.retired++;
-		else
-			e->recv.retired++;
-	} else if (wc->wr_id + 1 > e->send.retired) {
-		e->send.retired = wc->wr_id + 1;
-	}
+	for (unsigned int i = 0; i < srq_count && wr_id & SRQ_MARK; i++)
+		if (srqs[i]->id == serial)
+			srqs[i]->recv.retired++;
+	for (unsigned int i = 0; i < end_count && !(wr_id & SRQ_MARK); i++)
+		if (ends[i]->serial == serial)
+			a = wr_id & RECV_MARK ? &ends[i]->recv : &ends[i]->send;
+	if (a && number > a->retired)
+		a->retired = number;
 }
 
 int reap(struct ibv_cq *cq, int n)
@@ -660,8 +760,9 @@ int reap(struct ibv_cq *cq, int n)
 	memset(wc, 0xee, sizeof(wc));
 	got = call((struct call){ .cq = cq, .n = n < 64 ? n : 64, .wc = wc }, &cqs[i].begun);
 	need(got >= 0, "poll_cq: %d", got);
+	cq_took(cq, got > 0 ? (unsigned int)got : 0);
 	for (int k = 0; k < got; k++)
-		take(cq, &wc[k]);
+		take(wc[k].wr_id);
 	return got;
 }
 

@@ -19,6 +19,9 @@
  * With $QPG_OWNER set to "other" the first call on each queue is made by another thread, so that all
  * further ones come from a thread that is not the first.
  *
+ * With $QPG_API set to "extended" the same is done by ibv_wr_* and ibv_start_poll instead of ibv_post_send and
+ * ibv_poll_cq: queue pairs are made with the operations that they send, CQs without the QP's number.
+ *
  * The device is $QPG_DEVICE (by default the first), the GID that of index $QPG_GID.
  */
 #ifndef QPG_TESTS_VERBS_PAIR_H
@@ -72,6 +75,7 @@ struct end {
 	struct shared_queue *srq;
 	struct ibv_qp_cap cap; /* as the provider granted it */
 	bool sig_all, owns_cqs;
+	uint32_t serial;
 	struct account send, recv;
 	uint64_t sends_with_receive; /* IBV_WR_SEND: each takes a receive of the peer's */
 };
