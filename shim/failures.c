@@ -100,26 +100,26 @@ static void only_errno(struct failure_reason *out, enum guarded_call call, int e
 					.reason = error ? REASON_UNKNOWN : REASON_NO_ERRNO };
 }
 
-/* mlx5 takes more requests than max_qp_wr says, or fewer: there it explains nothing. */
+/* mlx5 takes more requests and SGEs than max_qp_wr and max_sge say, or fewer: there they explain nothing. */
 void explain_qp(const struct device *d, const struct qp_request *req, int error,
 		struct failure_reason *out)
 {
 	const struct device_limits *l;
-	bool wr_holds;
+	bool limits_hold;
 
 	only_errno(out, CALL_CREATE_QP, error);
 	if (!d)
 		return;
 	l = &d->record->limits;
-	wr_holds = strcmp(d->record->driver, "mlx5") != 0;
-	if (wr_holds && over(out, FIELD_MAX_SEND_WR, req->caps.max_send_wr, l->max_qp_wr))
+	limits_hold = strcmp(d->record->driver, "mlx5") != 0;
+	if (limits_hold && over(out, FIELD_MAX_SEND_WR, req->caps.max_send_wr, l->max_qp_wr))
 		return;
-	if (wr_holds && !req->has_srq &&
+	if (limits_hold && !req->has_srq &&
 	    over(out, FIELD_MAX_RECV_WR, req->caps.max_recv_wr, l->max_qp_wr))
 		return;
-	if (over(out, FIELD_MAX_SEND_SGE, req->caps.max_send_sge, l->max_sge))
+	if (limits_hold && over(out, FIELD_MAX_SEND_SGE, req->caps.max_send_sge, l->max_sge))
 		return;
-	if (!req->has_srq)
+	if (limits_hold && !req->has_srq)
 		over(out, FIELD_MAX_RECV_SGE, req->caps.max_recv_sge, l->max_sge);
 }
 

@@ -70,6 +70,13 @@ static const uint32_t record_bytes[KINDS] = {
 	[KIND_EVENT] = sizeof(struct event_record),
 };
 
+/* Of the kinds that are bounded: no block claims room for more. */
+static const uint32_t most_of[KINDS] = {
+	[KIND_GROUP] = STATE_MAX_GROUPS,   [KIND_FAILURE] = STATE_MAX_FAILURES,
+	[KIND_DEVICE] = STATE_MAX_DEVICES, [KIND_MODULE] = STATE_MAX_MODULES,
+	[KIND_CALLER] = STATE_MAX_CALLERS, [KIND_EVENT] = STATE_MAX_EVENTS,
+};
+
 struct state_header *file_header(struct state_file *f)
 {
 	return f->header;
@@ -222,10 +229,12 @@ static bool add_block(struct guard *g, struct state_file *f, enum state_kind kin
 		return false;
 	b->kind = kind;
 	b->record_bytes = record_bytes[kind];
-	b->records = (bytes - STATE_BLOCK_HEADER_BYTES) / record_bytes[kind];
 	b->bytes = bytes;
 	b->first = l->blocks > 1 ? l->block[l->blocks - 2]->first + l->block[l->blocks - 2]->records
 				 : 0;
+	b->records = (bytes - STATE_BLOCK_HEADER_BYTES) / record_bytes[kind];
+	if (most_of[kind] && b->records > most_of[kind] - b->first)
+		b->records = most_of[kind] - b->first;
 	if (in_file)
 		atomic_fetch_add_explicit(&f->header->file_bytes, bytes, memory_order_release);
 	return true;
