@@ -25,7 +25,7 @@ state=$work/state
 nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups)
 fresh() {
 	rm -rf "$state"
-	settings=(QPGUARD_DIR="$state")
+	settings=(QPGUARD_DIR="$state" QPGUARD_LOG_LEVEL=info)
 	as=() between=
 }
 in_use() {
@@ -77,7 +77,7 @@ same "a read-only folder" "${words[@]}"
 told "a read-only folder: told" 2 'no state file in .*: no file can be made'
 umount "$state"
 fresh
-settings=(QPGUARD_DIR="$work/there/is/none")
+settings=(QPGUARD_LOG_LEVEL=info QPGUARD_DIR="$work/there/is/none")
 same "a folder that cannot be made" "${words[@]}"
 told "a folder that cannot be made: told" 2 'it is missing and cannot be made'
 check "and it is not made" test ! -e "$work/there"
@@ -96,7 +96,7 @@ mkdir -m 700 "$work/target"
 for slash in '' / //; do
 	fresh
 	ln -s "$work/target" "$state"
-	settings=(QPGUARD_DIR="$state$slash")
+	settings=(QPGUARD_LOG_LEVEL=info QPGUARD_DIR="$state$slash")
 	same "a symbolic link in place of the folder ('$slash' after it)" "${words[@]}"
 	told "a symbolic link: told" 2 'not a folder, or a symbolic link'
 	equal "it is not followed" "$(find "$work/target" -type f | count)" 0
@@ -135,7 +135,7 @@ if chown 65534 "$work/target" 2>/dev/null; then
 	fresh
 	as=("${nobody[@]}")
 	mkdir -m 1777 "$work/tmp" && chmod 1777 "$work/tmp"
-	settings=(QPGUARD_DIR="$work/tmp/mine")
+	settings=(QPGUARD_LOG_LEVEL=info QPGUARD_DIR="$work/tmp/mine")
 	same "an ordinary user's own folder" "${words[@]}"
 	equal "0700" "$(stat -c '%a %u' "$work/tmp/mine")" "700 65534"
 	equal "0600" "$(stat -c '%a %u' $(state_files "$work/tmp/mine"))" "600 65534"
@@ -197,7 +197,7 @@ disk=$QPG_BUILD/tests/harm/disk.$$
 if mkdir -m 700 "$disk" 2>/dev/null && [ "$(stat -f -c %T "$disk")" != tmpfs ]; then
 	undo+=('rm -rf "$disk"')
 	fresh
-	settings=(QPGUARD_DIR="$disk")
+	settings=(QPGUARD_LOG_LEVEL=info QPGUARD_DIR="$disk")
 	same "a disk file system" "${words[@]}"
 	told "a disk file system: told" 2 'not on tmpfs; written once at exit'
 	equal "written at exit" "$(report '[p[0]["totals"][k] for k in ("created_qps","create_failures")]' "$disk")" '[204, 20]'
@@ -206,11 +206,11 @@ if mkdir -m 700 "$disk" 2>/dev/null && [ "$(stat -f -c %T "$disk")" != tmpfs ]; 
 	same "a disk file system, closed descriptors" open pair closefds "${words[@]:2}"
 	equal "written at exit then too" "$(in_use "$disk")" 1
 	rm -f "$disk"/*
-	settings=(QPGUARD_DIR="$(realpath --relative-to="$PWD" "$disk")")
+	settings=(QPGUARD_LOG_LEVEL=info QPGUARD_DIR="$(realpath --relative-to="$PWD" "$disk")")
 	same "a relative folder, on disk, and chdir" open chdir / pair "${words[@]:2}"
 	equal "written where it was meant" "$(in_use "$disk")" 1
 	rm -f "$disk"/*
-	settings=(QPGUARD_DIR="$disk")
+	settings=(QPGUARD_LOG_LEVEL=info QPGUARD_DIR="$disk")
 	same "a file size limit and a disk" fsize 0 "${words[@]}"
 	equal "nothing is written" "$(in_use "$disk")" 0
 else
@@ -264,7 +264,7 @@ equal "standard error is closed" "$(cat "$work/guarded.status")" 0
 
 # --- the program moves ---
 fresh
-settings=(QPGUARD_DIR=state)
+settings=(QPGUARD_LOG_LEVEL=info QPGUARD_DIR=state)
 cd "$work" || exit 1
 same "a relative folder and chdir" open chdir / "${words[@]:1}"
 told "a relative folder and chdir: the file grows" 1 'failed (EINVAL)'
