@@ -458,7 +458,7 @@ static json_t *totals(const struct model *m)
 /* Limits whose use this version of the guard does not count. */
 static bool use_is_counted(unsigned int limit)
 {
-	return limit != BUDGET_NODE_BYTES && limit != BUDGET_MRS && limit != BUDGET_MR_BYTES;
+	return limit != BUDGET_NODE_BYTES;
 }
 
 static json_t *budget(const struct model *m)
@@ -707,7 +707,7 @@ void json_output_process(struct json_output *w, const struct model *m)
 	end_list(w);
 	put_groups(w, m, "groups", KIND_QP, qp_group);
 	put_lists(w, m);
-	put_field(w, "wqs", json_array());
+	put_field(w, "wqs", json_null());
 	put_field(w, "mrs", json_null());
 	put_records(w, m);
 	put_reading(w, m);

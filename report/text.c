@@ -764,8 +764,7 @@ static void budget_row(struct table *t, const struct state_budget *b, unsigned i
 {
 	uint64_t refusals = LOADED(b->refusals);
 	char buf[SHOW_BYTES];
-	bool uncounted =
-		limit == BUDGET_NODE_BYTES || limit == BUDGET_MRS || limit == BUDGET_MR_BYTES;
+	bool uncounted = limit == BUDGET_NODE_BYTES;
 
 	table_row(t);
 	table_cell(t, PLAIN, "%s", policy_keys[limit].name);

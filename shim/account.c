@@ -128,7 +128,7 @@ static void say_clamped(struct guard *g, const struct device *d, enum guarded_ca
 }
 
 static void say_observed(struct guard *g, const struct device *d, enum guarded_call call,
-			 enum policy_key limit)
+			 enum policy_key limit, const struct policy_verdict *v)
 {
 	char line[200];
 	struct text t = text_begin(line, sizeof(line));
@@ -138,9 +138,14 @@ static void say_observed(struct guard *g, const struct device *d, enum guarded_c
 	text_name(&t, d ? d->record->name : "?");
 	text_put(&t, " is over budget ");
 	text_put(&t, policy_keys[limit].name);
-	text_put(&t, " (limit ");
-	text_number(&t, g->header->budget[limit].limit);
-	text_put(&t, "): observed, not refused");
+	if (limit == v->refused_by) {
+		text_put(&t, " (would be ");
+		text_number(&t, v->asked);
+		text_put(&t, ", limit ");
+		text_number(&t, v->limit);
+		text_put(&t, ")");
+	}
+	text_put(&t, ": observed, not refused");
 	log_line(g, LOG_WARN, line);
 }
 
@@ -156,7 +161,7 @@ void note_verdict(struct guard *g, const struct device *d, enum guarded_call cal
 		if (!(v->observed >> k & 1))
 			continue;
 		atomic_fetch_add_explicit(&g->header->budget[k].refusals, 1, memory_order_relaxed);
-		say_observed(g, d, call, k);
+		say_observed(g, d, call, k, v);
 	}
 	if (v->refused) {
 		atomic_fetch_add_explicit(&g->header->budget[v->refused_by].refusals, 1,

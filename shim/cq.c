@@ -182,7 +182,7 @@ INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 		errno = ENOSYS;
 		return NULL;
 	}
-	if (!c.guard || guard_nested())
+	if (!c.guard || guard_nested() || !context_known(c.guard, context))
 		return create(context, cqe, cq_context, channel, comp_vector);
 	c.requested_cqe = cqe > 0 ? (uint32_t)cqe : 0;
 	if (!creation_begin(&c)) {

@@ -224,6 +224,21 @@ static void hook_context(struct guard *g, struct ibv_context *context)
 		atomic_fetch_add_explicit(&d->record->contexts, 1, memory_order_relaxed);
 }
 
+/* ops that are ours without an entry of ours would lead back to us: such a context is left alone. */
+bool context_known(struct guard *g, struct ibv_context *context)
+{
+	bool known = hooks_of(context) != NULL;
+
+	if (known || context->ops.poll_cq == guarded_poll_cq)
+		return known;
+	guard_lock(g);
+	if (!hooks_of(context))
+		hook_context(g, context);
+	known = hooks_of(context) != NULL;
+	guard_unlock(g);
+	return known;
+}
+
 static struct real real_open = { "verbs_open_device", NULL, NULL };
 static struct real real_close = { "ibv_close_device", "IBVERBS_1.1", NULL };
 

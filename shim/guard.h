@@ -163,6 +163,9 @@ uint64_t now_ns(void);	   /* CLOCK_REALTIME, ns since 1970 */
 /* device.c */
 const struct context_hooks *
 hooks_of(const struct ibv_context *context); /* never allocates; or NULL */
+/* Whether the context has our functions. One that was opened in a way that we do not see (a lookup by handle,
+ * ibv_import_device) gets them now, at the first creation that we do see. Takes the lock. */
+bool context_known(struct guard *g, struct ibv_context *context);
 struct device *device_of(struct guard *g, struct ibv_context *context); /* under lock; or NULL */
 void device_learn(struct guard *g,
 		  struct ibv_context *context); /* asks once for limits; not under lock */

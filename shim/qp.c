@@ -135,8 +135,9 @@ static void fill_record(struct creation *c, struct qp_record *r, const struct ib
 	r->sq_bytes = saturate32(bytes->sq);
 	r->rq_bytes = saturate32(bytes->rq);
 	r->bookkeeping_bytes = saturate32(bytes->bookkeeping);
-	sends_hidden = send_cq && (send_cq->record->flags & CQ_POLLS_HIDDEN);
-	recvs_hidden = recv_cq && (recv_cq->record->flags & CQ_POLLS_HIDDEN);
+	/* a CQ that was made out of our sight is polled out of it too */
+	sends_hidden = qp->send_cq && (!send_cq || (send_cq->record->flags & CQ_POLLS_HIDDEN));
+	recvs_hidden = qp->recv_cq && (!recv_cq || (recv_cq->record->flags & CQ_POLLS_HIDDEN));
 	r->flags = (uint8_t)((c->request.has_srq ? QP_HAS_SRQ : 0) |
 			     (c->request.sq_sig_all ? QP_SIG_ALL : 0) |
 			     (sends_hidden ? QP_SENDS_HIDDEN : 0) |
@@ -320,7 +321,7 @@ INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_at
 		errno = ENOSYS;
 		return NULL;
 	}
-	if (!c.guard || guard_nested())
+	if (!c.guard || guard_nested() || !context_known(c.guard, pd->context))
 		return create(pd, attr);
 	c.context = pd->context;
 	c.request = (struct qp_request){ .caps = caps_of(&attr->cap),
@@ -402,6 +403,53 @@ static void discard_outstanding(struct qp_record *r)
 	atomic_store_explicit(&r->flushed_unattributed, 0, memory_order_relaxed);
 }
 
+static void lower_to(_Atomic uint64_t *word, uint64_t most)
+{
+	if (atomic_load_explicit(word, memory_order_relaxed) > most)
+		atomic_store_explicit(word, most, memory_order_relaxed);
+}
+
+/* Where RESET leaves completions in the CQ (rxe; mlx5 takes them out), they may be polled after they were
+ * counted as discarded: more are then retired than posted. Put right before the queue is posted to again. */
+static void forget_stale_sends(struct qp_record *r)
+{
+	uint64_t posted = r->post_send_posted + r->other_send_posted;
+	uint64_t completions = r->poll_send_completions + r->other_send_completions;
+	uint64_t signaled = posted - (uint32_t)(r->post_unsignaled + r->other_unsignaled);
+	int32_t stale = (int32_t)(uint32_t)(completions - signaled);
+
+	if (stale > 0)
+		atomic_fetch_sub_explicit(&r->other_send_completions, (uint64_t)stale,
+					  memory_order_relaxed);
+	lower_to(&r->poll_send_retired, posted);
+	lower_to(&r->other_send_retired, posted);
+}
+
+static void forget_stale_recvs(struct qp_record *r)
+{
+	uint64_t retired = r->poll_recv_retired + r->other_recv_retired;
+	int64_t stale = (int64_t)(retired - r->post_recv_posted - r->other_recv_posted);
+
+	if (stale > 0)
+		atomic_fetch_sub_explicit(&r->other_recv_retired, (uint64_t)stale,
+					  memory_order_relaxed);
+}
+
+/* Receives may be posted from INIT on, sends from RTS. */
+static void state_changed(struct qp_record *r, enum ibv_qp_state to)
+{
+	uint8_t from = atomic_load_explicit(&r->qp_state, memory_order_relaxed);
+	bool working = from == IBV_QPS_RTS || from == IBV_QPS_SQD || from == IBV_QPS_SQE;
+
+	if (to == IBV_QPS_RESET)
+		discard_outstanding(r);
+	else if (to == IBV_QPS_INIT)
+		forget_stale_recvs(r);
+	else if (to == IBV_QPS_RTS && !working)
+		forget_stale_sends(r);
+	atomic_store_explicit(&r->qp_state, (uint8_t)to, memory_order_relaxed);
+}
+
 static struct real real_modify = { "ibv_modify_qp", "IBVERBS_1.1", NULL };
 
 /* man ibv_modify_qp. */
@@ -424,10 +472,7 @@ INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int at
 		guard_lock(g);
 		h = hot_qp_of(qp);
 		if (h) {
-			if (attr->qp_state == IBV_QPS_RESET)
-				discard_outstanding(h->record);
-			atomic_store_explicit(&h->record->qp_state, (uint8_t)attr->qp_state,
-					      memory_order_relaxed);
+			state_changed(h->record, attr->qp_state);
 			wr_hook_again(qp);
 		}
 		guard_unlock(g);

@@ -211,7 +211,7 @@ INTERPOSED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init
 		errno = ENOSYS;
 		return NULL;
 	}
-	if (!c.guard || guard_nested())
+	if (!c.guard || guard_nested() || !context_known(c.guard, pd->context))
 		return create(pd, attr);
 	c.context = pd->context;
 	if (!creation_begin(&c, &attr->attr)) {
