@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Budgets and clamps as a program meets them: what it gets, what it is refused with, and what the report
-# and the log say of it.
+# Budgets and clamps as a program meets them: what it gets, what it is refused with, and what the
+# report and the log say of it.
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=tests/apps/lib.sh
 . "$here/lib.sh"

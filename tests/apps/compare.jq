@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
-# All that a program printed (verbs_pair.h), $truth, against the report of the copies made of its state file at
-# its steps, $reports: prints "STEP DIFFERENCE", steps counted from 0, for each number that differs.
+# All that a program printed (verbs_pair.h), $truth, against the report of the copies made of its
+# state file at its steps, $reports: prints "STEP DIFFERENCE", steps counted from 0, for each
+# number that differs.
 
 def fields: reduce (split(" ")[1:][] | split("=")) as $f ({}; .[$f[0]] = $f[1]);
 def flat: if . == null then {} else . + (.rejected // {}) end;

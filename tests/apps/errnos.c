@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each call returns and what becomes of errno. A call that succeeds must leave errno to its caller; one
- * that fails must fail as it does without the guard.
+ * What each call returns and what becomes of errno. A call that succeeds must leave errno to its
+ * caller; one that fails must fail as it does without the guard.
  *
  *     errno NAME kept|changed	   a call that succeeded, errno having been 12345
  *     result NAME: RETURN, errno  one that failed

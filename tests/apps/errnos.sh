@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Return values and errno: a call that fails does so as it does bare, and a call that succeeds changes
-# errno only where it does so bare.
+# Return values and errno: a call that fails does so as it does bare, and a call that succeeds
+# changes errno only where it does so bare.
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=tests/apps/lib.sh
 . "$here/lib.sh"

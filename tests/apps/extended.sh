@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The same programs by the extended calls, ibv_wr_* and ibv_start_poll: what is seen there is counted as
-# it is in the others.
+# The same programs by the extended calls, ibv_wr_* and ibv_start_poll: what is seen there is
+# counted as it is in the others.
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=tests/apps/lib.sh
 . "$here/lib.sh"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that holds queue pairs and forks: a child that makes no verbs call, one that opens the device
- * anew and makes a pair of its own, and one that only posts on what it has from its parent, where the
- * device allows that. What the parent has outstanding stays as it is.
+ * A process that holds queue pairs and forks: children that make no verbs call, and one that opens
+ * the device anew and makes a queue pair of its own. What the parent has outstanding stays as it
+ * is.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 static void wait_for(pid_t child, const char *what)
 {
-	int status;
+	int status = -1;
 
 	need(child > 0 && waitpid(child, &status, 0) == child, "a child");
 	result("the child that %s: status %d", what, status);

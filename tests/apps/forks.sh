@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# A process that forks: a child has a state file of its own if it makes verbs calls, and none if not;
-# the parent's counts are its own.
+# A process that forks: a child has a state file of its own if it makes verbs calls, and none if
+# not; the parent's counts are its own.
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=tests/apps/lib.sh
 . "$here/lib.sh"

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# A process that is killed in mid-run: the report says that it died, with every object and with counts
-# up to the call in flight. And one that runs is shown to run, from another pid namespace too.
+# A process that is killed in mid-run: the report says that it died, with every object and with
+# counts up to the call in flight. And one that runs is shown to run, from another pid namespace
+# too.
 here=$(cd "$(dirname "$0")" && pwd -P)
 # shellcheck source=tests/apps/lib.sh
 . "$here/lib.sh"
@@ -25,8 +26,8 @@ between() {
 for run in {1..5}; do
 	fresh
 	start
-	[ $run = 1 ] && expect "a process that runs is shown to run" '[.state, .totals.live_qps]' '["running",6]'
-	if [ $run = 1 ]; then
+	if [ "$run" = 1 ]; then
+		expect "a process that runs is shown to run" '[.state, .totals.live_qps]' '["running",6]'
 		if unshare --pid --fork --mount-proc true 2>/dev/null; then
 			is "also from another pid namespace" \
 				"$(unshare --pid --fork --mount-proc "$qpguard" report --format json "$state" |
@@ -35,7 +36,7 @@ for run in {1..5}; do
 			skip "also from another pid namespace" "this machine allows no pid namespace"
 		fi
 	fi
-	sleep 0.0$run
+	sleep "0.0$run"
 	kill -KILL $pid
 	wait $pid 2>/dev/null
 	expect "kill $run: it died, and every object is there" \
@@ -43,7 +44,7 @@ for run in {1..5}; do
 		'["died",6,6,1,13]'
 	expect "kill $run: the SRQ holds what was posted" '.srqs[0].recv | [.posted, .outstanding]' '[5,5]'
 	wrong=
-	while read -r qp posting posted polled retired; do
+	while read -r qp posting posted _ retired; do
 		sends=$(json ".qps[] | select(.qp_num == $qp) | .send | \"\\(.posted) \\(.completed) \\(.outstanding) \\(.discarded)\"")
 		read -r said completed outstanding discarded <<<"$sends"
 		# at most one poll of 4 completions, one in four requests signaled, was under way

@@ -1,13 +1,14 @@
 # shellcheck shell=bash disable=SC2034 # variables for those who include this
 # SPDX-License-Identifier: MIT
 #
-# For the scripts of this folder: to run a program of it bare and guarded, to read the report while it
-# waits and afterwards, and to compare that with what the program says it did (verbs_pair.h).
+# For the scripts of this folder: to run a program of it bare and guarded, to read the report
+# while it waits and afterwards, and to compare that with what the program says it did
+# (verbs_pair.h).
 #
-# Environment: QPG_BUILD and QPG_SRC, the build and source trees; QPG_DEVICE and QPG_GID, the device and
-# the index of its GID; QPG_PRELOAD, what to preload besides the guard (the device itself, where it is
-# played by a library), or nothing. Without QPG_DEVICE it is rxe0 in the virtual machine of tests/vm, else the
-# mlx5 device of tests/device.
+# Environment: QPG_BUILD and QPG_SRC, the build and source trees; QPG_DEVICE and QPG_GID, the
+# device and the index of its GID; QPG_PRELOAD, what to preload besides the guard (the device
+# itself, where it is played by a library), or nothing. Without QPG_DEVICE it is rxe0 in the
+# virtual machine of tests/vm, else the mlx5 device of tests/device.
 set -u
 
 QPG_SRC=${QPG_SRC:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)}
@@ -105,8 +106,8 @@ guarded_exec() {
 		"$apps/$1" "${@:2}"
 }
 
-# What the report says: FILTER of jq, applied to the one process in $state (FILTER may start with .processes
-# where there are several).
+# What the report says: FILTER of jq, applied to the one process in $state (FILTER may start with
+# .processes where there are several).
 json() {
 	"$qpguard" report --format json --verbose "$state" >"$work/report" 2>"$work/report.err" || {
 		cat "$work/report.err"
@@ -128,10 +129,11 @@ masked() {
 	sed -E 's/qp=[0-9]+/qp=N/; s/0x[0-9a-f]+/0xN/g; /^qpguard/d'
 }
 
-# PROGRAM ARGS...: runs it bare, then guarded, where the state file is read at each step: the first time at once,
-# then from a copy, all copies in one go, since starting a reader is slow where the processor is
-# emulated. The report must have said what the program says, and the guarded run must print what the bare run printed; of a program whose
-# threads race, follow_racing, no more than its results.
+# PROGRAM ARGS...: runs it bare, then guarded, where the state file is read at each step: the
+# first time at once, then from a copy, all copies in one go, since starting a reader is slow
+# where the processor is emulated. The report must have said what the program says, and the
+# guarded run must print what the bare run printed; of a program whose threads race,
+# follow_racing, no more than its results.
 follow_racing() {
 	same='^(result|step) '
 	follow "$@"
@@ -147,6 +149,7 @@ follow() {
 	rm -rf "$work/copies"
 	mkdir "$work/copies"
 	coproc program { guarded "$@" 2>"$work/guarded.err"; }
+	# shellcheck disable=SC2154 # coproc sets it
 	local to=${program[1]} from=${program[0]} pid=$program_PID
 	while IFS= read -r line <&"$from"; do
 		echo "$line"

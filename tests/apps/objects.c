@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes what its arguments name, in that order, and tells what came of it, as a program that counts on
- * nothing but errno would see it:
+ * Makes what its arguments name, in that order, and tells what came of it, as a program that
+ * counts on nothing but errno would see it:
  *
  *     qp=TYPE,SEND_WR,RECV_WR,SEND_SGE,RECV_SGE,INLINE	  cq=CQE   srq=WR,SGE   mr=BYTES
  *     drop=KIND	destroys the newest of that kind
  *     traffic		connects the first two QPs that live and sends in both directions
  *     errno=N		what errno is before each call from now on
- *     race=ROUNDS	two threads make a QP at the same time, so many times; how many of the two got one
- *			is told; they are destroyed again
+ *     race=ROUNDS	two threads make a QP at the same time, so many times; how many of the two
+ *			got one is told; they are destroyed again
  *
  * The QPs use a CQ of their own, the first object made, if no cq= stands before them.
  */
@@ -45,7 +45,8 @@ static const char *errno_text(int error)
 	}
 }
 
-/* After a call that succeeded: not a result, since the provider may change it where the guard does not. */
+/* After a call that succeeded: not a result, since the provider may change it where the guard
+ * does not. */
 static void tell_errno(const char *what, int after)
 {
 	printf("errno %s %s\n", what, after == errno_before ? "kept" : "changed");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posts that are refused, for every reason and in every manner: one request at a time and lists, lists
- * that are taken in part, on both sides of a queue pair and on an SRQ. What was posted and what was not
- * is told by verbs_pair.c.
+ * Posts that are refused, for every reason and in every manner: one request at a time and lists,
+ * lists that are taken in part, on both sides of a queue pair and on an SRQ. What was posted and
+ * what was not is told by verbs_pair.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +132,8 @@ static void full_lists(bool unsignaled)
 	pair_drop(e);
 }
 
-/* Lists longer than the queue, while requests are outstanding whose completions retire several each. */
+/* Lists longer than the queue, while requests are outstanding whose completions retire several
+ * each. */
 static void overlong(void)
 {
 	struct request quiet = { .opcode = IBV_WR_SEND, .unsignaled = true };

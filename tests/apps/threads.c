@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Several threads on the same queues: 4 threads post to 2 queue pairs, signaled and unsignaled requests
- * mixed, single and in lists, while 2 threads poll the same 2 CQs. A post on a full queue is a failing
- * call, counted, and tried again. In the end nothing is outstanding.
+ * Several threads on the same queues: 4 threads post to 2 queue pairs, signaled and unsignaled
+ * requests mixed, single and in lists, while 2 threads poll the same 2 CQs. A post on a full
+ * queue is a failing call, counted, and tried again. In the end nothing is outstanding.
  *
  *     threads POSTERS REQUESTS ONE_CQ
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connected queue pairs in one process and the account of what was done with them: see verbs_pair.h.
- * Not for several threads at once; the programs that have them keep their own account.
+ * Connected queue pairs in one process and the account of what was done with them: see
+ * verbs_pair.h. Not for several threads at once; the programs that have them keep their own
+ * account.
  */
 #include "verbs_pair.h"
 
@@ -731,7 +732,8 @@ void recv_each(struct end *e, unsigned int n)
 
 /* --- polling --- */
 
-/* Requests of a queue end in order: this one ends all before it. Those of a queue pair that is gone do not count. */
+/* Requests of a queue end in order: this one ends all before it. Those of a queue pair that is
+ * gone do not count. */
 static void take(uint64_t wr_id)
 {
 	uint32_t serial = (uint32_t)((wr_id & ~(RECV_MARK | SRQ_MARK)) >> WHOSE_SHIFT);

@@ -16,11 +16,12 @@
  *     step TEXT                   all lines above hold now; the program waits for a line on its
  *                                 standard input, so that the report can be read meanwhile
  *
- * With $QPG_OWNER set to "other" the first call on each queue is made by another thread, so that all
- * further ones come from a thread that is not the first.
+ * With $QPG_OWNER set to "other" the first call on each queue is made by another thread, so that
+ * all further ones come from a thread that is not the first.
  *
- * With $QPG_API set to "extended" the same is done by ibv_wr_* and ibv_start_poll instead of ibv_post_send and
- * ibv_poll_cq: queue pairs are made with the operations that they send, CQs without the QP's number.
+ * With $QPG_API set to "extended" the same is done by ibv_wr_* and ibv_start_poll instead of
+ * ibv_post_send and ibv_poll_cq: queue pairs are made with the operations that they send, CQs
+ * without the QP's number.
  *
  * The device is $QPG_DEVICE (by default the first), the GID that of index $QPG_GID.
  */
@@ -113,12 +114,13 @@ void end_drop(struct end *e);
 /* Two ends that are connected with each other. */
 void pair_make(struct end *e[2], const struct plan *plan);
 void pair_drop(struct end *e[2]);
-/* Queue pairs that the program made and destroyed by itself, and the receives that they took with them. */
+/* Queue pairs that the program made and destroyed by itself, and the receives that they took
+ * with them. */
 void made_elsewhere(uint64_t qps, uint64_t receives);
 /* RESET or ERR. RESET discards what is outstanding. */
 void end_state(struct end *e, enum ibv_qp_state state);
-/* A CQ of the program's own making: its number in the report is the order of creation. And what was polled
- * from a CQ other than by the functions below. */
+/* A CQ of the program's own making: its number in the report is the order of creation. And what
+ * was polled from a CQ other than by the functions below. */
 void cq_made(struct ibv_cq *cq);
 void cq_took(const struct ibv_cq *cq, uint64_t completions);
 
@@ -126,8 +128,8 @@ struct shared_queue *srq_make(uint32_t max_wr, uint32_t max_sge);
 void srq_drop(struct shared_queue *s);
 
 /*
- * Posts a list; returns how many were accepted. A refusal is accounted to `why`, and ends the program
- * when none was expected.
+ * Posts a list; returns how many were accepted. A refusal is accounted to `why`, and ends the
+ * program when none was expected.
  */
 unsigned int post_sends(struct end *e, const struct request *list, unsigned int n, enum why why);
 unsigned int post_recvs(struct end *e, const int *sges, unsigned int n, enum why why);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Works at full speed until it is killed. Its last will is a file that it shares with nobody but the script:
- * for each queue pair how many requests were being posted and polled, written before each call, and how many
- * had been, written after it. Whatever instruction the kill strikes, the state file must lie between.
+ * Works at full speed until it is killed. Its last will is a file that it shares with nobody but
+ * the script: for each queue pair how many requests were being posted and polled, written before
+ * each call, and how many had been, written after it. Whatever instruction the kill strikes, the
+ * state file must lie between.
  *
  *     victim FILE		works
  *     victim FILE tell		prints what the file says
