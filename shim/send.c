@@ -72,13 +72,15 @@ static ALWAYS_INLINE void place_signaled(const struct hot_qp *h, const struct ib
 	const struct qp_record *r = h->record;
 	uint64_t first = s->mine + s->theirs, position = first, last = first;
 	uint32_t turn = (uint32_t)first - LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled);
-	uint32_t first_turn = turn, room = ring_room(h, turn);
+	uint32_t first_turn = turn, room = ring_room(h, turn), mask = h->ring_mask;
+	uint16_t *ring = h->ring;
 
 	for (; wr; wr = wr->next) {
 		position++;
 		if (wr->send_flags & IBV_SEND_SIGNALED) {
 			if (likely(turn - first_turn < room))
-				ring_put(h, turn, position);
+				__atomic_store_n(&ring[turn & mask], (uint16_t)position,
+						 __ATOMIC_RELAXED);
 			turn++;
 			last = position;
 		}
@@ -202,12 +204,12 @@ static OUT_OF_LINE int send_ended(struct hot_qp *h, struct sent *s, int rc, stru
 
 /* --- any list, any thread --- */
 
-static bool would_rise(const struct qp_record *r, const struct sent *s)
+static ALWAYS_INLINE bool would_rise(const struct qp_record *r, const struct sent *s, bool owner)
 {
-	return s->widest > LOAD(r->post_send_peak_sge) ||
-	       s->widest > LOAD(r->other_send_peak_sge) ||
-	       s->inlined > LOAD(r->post_send_peak_inline) ||
-	       s->inlined > LOAD(r->other_send_peak_inline);
+	return owner ? s->widest > LOAD(r->post_send_peak_sge) ||
+			       s->inlined > LOAD(r->post_send_peak_inline)
+		     : s->widest > LOAD(r->other_send_peak_sge) ||
+			       s->inlined > LOAD(r->other_send_peak_inline);
 }
 
 static OUT_OF_LINE void note_steps(const struct ibv_send_wr *wr, struct steps *sges,
@@ -233,7 +235,7 @@ static ALWAYS_INLINE int send_list(struct hot_qp *h, struct ibv_qp *qp, struct i
 
 	summarize(wr, &s);
 	s.sges = s.inlines = NULL;
-	if (unlikely(s.requests > 1 && would_rise(r, &s))) {
+	if (unlikely(s.requests > 1 && would_rise(r, &s, owner))) {
 		note_steps(wr, &sges, &inlines);
 		s.sges = &sges;
 		s.inlines = &inlines;
