@@ -27,24 +27,35 @@ struct wr_functions {
 	void (*set_inline_data_list)(struct ibv_qp_ex *, size_t, const struct ibv_data_buf *);
 	void (*set_sge)(struct ibv_qp_ex *, uint32_t, uint64_t, uint32_t);
 	void (*set_sge_list)(struct ibv_qp_ex *, size_t, const struct ibv_sge *);
-	void (*start)(struct ibv_qp_ex *);
 	int (*complete)(struct ibv_qp_ex *);
 	void (*abort)(struct ibv_qp_ex *);
 };
 
 /*
  * One QP with ibv_wr_*, and its batch between start and complete: the provider holds the QP's send lock
- * all that time, so only one thread writes here.
+ * all that time, so only one thread writes here. Complete and abort leave the batch empty for the next one, so that
+ * start need not be guarded.
  */
 struct hot_wr {
 	const struct ibv_qp *qp; /* key */
 	const struct wr_functions *real;
 	struct hot_qp *hot; /* hot->qp == qp, unless this is a child of fork */
-	uint32_t requests, unsignaled, last_signaled;
-	uint32_t widest, inlined; /* as in a list of ibv_post_send */
-	uint32_t first_turn;	  /* of the ring, for the batch */
-	uint64_t first;		  /* requests posted before the batch */
-	uint64_t zero;
+	union {
+		struct {
+			uint32_t requests, unsignaled;
+		};
+		uint64_t counts; /* both */
+	};
+	uint32_t
+		last_signaled; /* of a mixed queue; it is not in the ring yet, those before it are */
+	uint32_t zero0;
+	union {
+		struct {
+			uint32_t widest, inlined; /* as in a list of ibv_post_send */
+		};
+		uint64_t sizes; /* both; 0: nothing that is worth a look */
+	};
+	uint64_t zero1[2];
 };
 static_assert(sizeof(struct hot_wr) == 64, "one cache line");
 
@@ -52,7 +63,6 @@ static_assert(sizeof(struct hot_wr) == 64, "one cache line");
 struct poll_functions {
 	int (*start)(struct ibv_cq_ex *, struct ibv_poll_cq_attr *);
 	int (*next)(struct ibv_cq_ex *);
-	void (*end)(struct ibv_cq_ex *);
 };
 struct hot_poll {
 	const struct ibv_cq_ex *cq; /* key */
@@ -81,8 +91,7 @@ bool poll_hook(struct hot_cq *q, struct ibv_cq_ex *cq);
 struct hot_poll *poll_hooked(const struct ibv_cq *cq);
 void poll_forget(struct hot_poll *p);
 
-/* poll.c: one completion of a known CQ; and that a poll found no more. */
+/* poll.c: one completion of a known CQ. */
 void completion_taken(struct hot_cq *q, const struct ibv_wc *wc);
-void completions_ran_out(struct hot_cq *q);
 
 #endif

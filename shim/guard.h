@@ -106,7 +106,14 @@ struct hot_srq {
 };
 
 /* Bits that are neither IBV_SEND_SIGNALED nor IBV_SEND_INLINE, but for the one that means "as if it were". */
-enum { MODE_SIG_ALL = IBV_SEND_SIGNALED, MODE_MIXED = 0x80 };
+enum { MODE_SIG_ALL = IBV_SEND_SIGNALED, MODE_SHARED = 0x40, MODE_MIXED = 0x80 };
+
+/*
+ * hot_qp.mixed: unsignaled requests were seen, so that the ring tells what a completion retires; the two sides'
+ * "retired" may be far apart; threads that do not own it have posted or polled. With the first alone
+ * the short paths hold.
+ */
+enum { QUEUE_MIXED = 1, QUEUE_APART = 2, QUEUE_SHARED = 4 };
 
 struct hot_qp {
 	const struct ibv_qp *qp; /* key of qps_by_address */
@@ -120,7 +127,7 @@ struct hot_qp {
 	};
 	uint16_t *ring;	    /* position after each signaled request, mod 2^16; NULL: QP_SIG_ALL */
 	uint32_t ring_mask; /* slots - 1 */
-	_Atomic uint8_t mixed;
+	_Atomic uint8_t mixed; /* QUEUE_* */
 	uint8_t flags;	      /* those of the record */
 	uint8_t order;	      /* of the ring, see memory.h */
 	_Atomic uint8_t mode; /* MODE_*, or-ed to send_flags to choose a path */
@@ -130,10 +137,10 @@ static_assert(sizeof(struct hot_qp) == 64, "one cache line");
 struct hot_cq {
 	const struct ibv_cq *cq;			    /* key */
 	int (*poll)(struct ibv_cq *, int, struct ibv_wc *); /* the provider's */
-	_Atomic uint32_t polls;				    /* ibv_poll_cq, mod 2^32 */
-	_Atomic uint32_t full_at; /* the last of them that got all that it asked for */
-	_Atomic uint32_t backlog; /* completions taken since a poll came back short */
+	_Atomic uint32_t polls; /* since one got all that it asked for, mod 2^32 */
 	uint32_t zero0;
+	/* poll_completions above which peak_backlog rises, as long as no poll comes back short */
+	_Atomic uint64_t rise_at;
 	uint64_t number_key; /* qp_number_key() of this context with QP number 0 */
 	_Atomic(void *) poll_owner;
 	struct cq_record *record;
@@ -253,5 +260,7 @@ int guarded_post_recv(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr 
 int guarded_post_srq_recv(struct ibv_srq *, struct ibv_recv_wr *, struct ibv_recv_wr **);
 int guarded_bind_mw(struct ibv_qp *, struct ibv_mw *, struct ibv_mw_bind *);
 int guarded_poll_cq(struct ibv_cq *, int, struct ibv_wc *);
+/* To be told when other_send_retired was raised by anything but a completion. */
+void retired_apart(struct hot_qp *h);
 
 #endif

@@ -69,6 +69,21 @@ bool lookup_init(struct lookup *l)
 	return true;
 }
 
+bool lookup_init_front(struct lookup *l)
+{
+	size_t slots = (size_t)1 << LOOKUP_FRONT_BITS;
+	const uint64_t **front = l->front;
+
+	if (!front)
+		front = memory_map_kept(slots * sizeof(*front));
+	if (!front)
+		return false;
+	for (size_t i = 0; i < slots; i++)
+		__atomic_store_n(&front[i], lookup_empty, __ATOMIC_RELAXED);
+	__atomic_store_n(&l->front, front, __ATOMIC_RELEASE);
+	return true;
+}
+
 void lookup_wipe(struct lookup *l)
 {
 	struct lookup_table *t = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
@@ -146,6 +161,9 @@ bool lookup_insert(struct lookup *l, const void *record)
 	}
 	t = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
 	place(l, t, record);
+	if (l->front && l->front[lookup_front_hash(key_of(l, record))] == lookup_empty)
+		__atomic_store_n(&l->front[lookup_front_hash(key_of(l, record))], record,
+				 __ATOMIC_RELEASE);
 	l->live++;
 	atomic_fetch_add_explicit(&l->generation, 1, memory_order_release);
 	return true;
@@ -165,6 +183,9 @@ void lookup_remove(struct lookup *l, const void *record)
 			break;
 	}
 	__atomic_store_n(&t->slot[i & t->mask], lookup_removed, __ATOMIC_RELEASE);
+	if (l->front && l->front[lookup_front_hash(key_of(l, record))] == record)
+		__atomic_store_n(&l->front[lookup_front_hash(key_of(l, record))], lookup_empty,
+				 __ATOMIC_RELEASE);
 	l->live--;
 	l->dead++;
 }

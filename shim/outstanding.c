@@ -49,6 +49,7 @@ OUT_OF_LINE void become_mixed(struct hot_qp *h)
 	uint64_t completed = LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
 	uint64_t posted = LOAD(r->post_send_posted) + LOAD(r->other_send_posted);
 	uint64_t retired = LOAD(r->other_send_retired);
+	uint8_t bits;
 
 	if (posted - completed > h->ring_mask)
 		completed = posted - h->ring_mask;
@@ -60,8 +61,24 @@ OUT_OF_LINE void become_mixed(struct hot_qp *h)
 	STORE(r->post_last_signaled, (uint32_t)LOAD(r->post_send_posted));
 	STORE(r->other_last_signaled, (uint32_t)LOAD(r->other_send_posted));
 	atomic_store_explicit(&r->mixed, 1, memory_order_release);
-	atomic_store_explicit(&h->mixed, 1, memory_order_release);
-	STORE(h->mode, MODE_MIXED);
+	bits = QUEUE_MIXED | QUEUE_APART;
+	/* the short paths tell positions that are 2^16 apart by nothing */
+	if (h->ring_mask >= 1u << 15)
+		bits |= QUEUE_SHARED;
+	bits |= atomic_fetch_or_explicit(&h->mixed, bits, memory_order_release);
+	atomic_fetch_or(&h->mode, bits & QUEUE_SHARED ? MODE_MIXED | MODE_SHARED : MODE_MIXED);
+}
+
+/* Of the two, whoever comes second tells the posters. */
+OUT_OF_LINE void become_shared(struct hot_qp *h)
+{
+	if (atomic_fetch_or(&h->mixed, QUEUE_SHARED) & QUEUE_MIXED)
+		atomic_fetch_or(&h->mode, MODE_SHARED);
+}
+
+OUT_OF_LINE void retired_apart(struct hot_qp *h)
+{
+	atomic_fetch_or(&h->mixed, QUEUE_APART);
 }
 
 static bool may_post_sends(uint8_t state)

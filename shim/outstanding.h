@@ -6,6 +6,8 @@
 #ifndef QPG_OUTSTANDING_H
 #define QPG_OUTSTANDING_H
 
+#include <string.h>
+
 #include "counts.h"
 #include "guard.h"
 
@@ -27,6 +29,7 @@
 #define READ_POINTER(word)   LOAD(word)
 #define WRITE64(word, value) STORE(word, value)
 #define WRITE32(word, value) STORE(word, value)
+#define WRITE16(word, value) __atomic_store_n(&(word), (value), __ATOMIC_RELAXED)
 #else
 #define READ64(word)	     (*(const uint64_t *)&(word))
 #define READ32(word)	     (*(const uint32_t *)&(word))
@@ -35,7 +38,12 @@
 #define READ_POINTER(word)   (*(void *const *)&(word))
 #define WRITE64(word, value) (*(uint64_t *)&(word) = (value))
 #define WRITE32(word, value) (*(uint32_t *)&(word) = (value))
+#define WRITE16(word, value) (*(uint16_t *)&(word) = (value))
 #endif
+
+/* The compiler is to read again what it has written: an addition in memory and a load are less than what it makes of
+ * them in registers. */
+#define READ_AGAIN() atomic_signal_fence(memory_order_seq_cst)
 
 /* What *bad_wr is before the real call, to tell whether the provider wrote it: no address of a request. */
 #define NOT_WRITTEN   ((void *)1)
@@ -94,15 +102,21 @@ static inline uint32_t steps_widest(const struct steps *s, uint64_t accepted)
 	return i ? s->at[i - 1].value : 0;
 }
 
-/* The position after a signaled request, at its turn in the ring. */
+static ALWAYS_INLINE bool is_mixed(const struct hot_qp *h)
+{
+	return READ8(h->mixed) & QUEUE_MIXED;
+}
+
+/* The position after a signaled request, at its turn in the ring. Turns count from 0; that of the last completion is
+ * found by the number of completions as it is, hence the 1. */
 static ALWAYS_INLINE void ring_put(const struct hot_qp *h, uint32_t turn, uint64_t position)
 {
-	__atomic_store_n(&h->ring[turn & h->ring_mask], (uint16_t)position, __ATOMIC_RELAXED);
+	WRITE16(h->ring[(turn + 1) & h->ring_mask], (uint16_t)position);
 }
 
 static ALWAYS_INLINE uint16_t ring_get(const struct hot_qp *h, uint32_t turn)
 {
-	return __atomic_load_n(&h->ring[turn & h->ring_mask], __ATOMIC_RELAXED);
+	return __atomic_load_n(&h->ring[(turn + 1) & h->ring_mask], __ATOMIC_RELAXED);
 }
 
 /* How many more signaled requests the ring has room for: what is posted beyond cannot be accepted, and must not
@@ -133,6 +147,83 @@ static ALWAYS_INLINE uint64_t sends_retired(const struct qp_record *r, bool mixe
  * is outstanding now was all signaled, so each of it retires one. The ring is filled before `mixed` is seen.
  */
 void become_mixed(struct hot_qp *h);
+
+/* A thread that is not the owner posts or polls: the short paths of a mixed queue then leave it to the general ones. */
+void become_shared(struct hot_qp *h);
+
+static ALWAYS_INLINE void used_by_other(struct hot_qp *h)
+{
+	if (unlikely(!(READ8(h->mixed) & QUEUE_SHARED)))
+		become_shared(h);
+}
+
+/* --- what the owner of a CQ does with a completion --- */
+
+/*
+ * What was taken since a poll last came back short is a lower bound of what the CQ held. It is counted without a
+ * count: rise_at is where poll_completions, which goes up anyway, passes the peak.
+ */
+static ALWAYS_INLINE void backlog_begins(struct hot_cq *q, uint64_t completions)
+{
+	WRITE64(q->rise_at, completions + READ32(q->record->peak_backlog));
+}
+
+static ALWAYS_INLINE void backlog_goes_on(struct hot_cq *q, uint64_t completions)
+{
+	if (unlikely(completions > READ64(q->rise_at))) {
+		READ_AGAIN();
+		WRITE32(q->record->peak_backlog,
+			READ32(q->record->peak_backlog) +
+				(uint32_t)(completions - READ64(q->rise_at)));
+		WRITE64(q->rise_at, completions);
+	}
+}
+
+/* Whether a completion is one of the rarer kinds; its two words are asked at once. */
+static_assert(offsetof(struct ibv_wc, opcode) == offsetof(struct ibv_wc, status) + 4 &&
+		      sizeof(enum ibv_wc_status) == 4,
+	      "two words beside each other");
+static ALWAYS_INLINE bool failed_or_received(const struct ibv_wc *wc)
+{
+	static const uint32_t rare[2] = { UINT32_MAX, IBV_WC_RECV };
+	uint64_t mask, words;
+
+	memcpy(&mask, rare, sizeof(mask));
+	memcpy(&words, &wc->status, sizeof(words));
+	return words & mask;
+}
+
+static ALWAYS_INLINE void send_completed(const struct hot_qp *h)
+{
+	struct qp_record *r = h->record;
+
+	WRITE64(r->poll_send_completions, READ64(r->poll_send_completions) + 1);
+}
+
+static ALWAYS_INLINE void recv_completed(const struct hot_qp *h)
+{
+	struct qp_record *r = h->record;
+
+	WRITE64(r->poll_recv_retired, READ64(r->poll_recv_retired) + 1);
+}
+
+/*
+ * Of a mixed queue with nothing but QUEUE_MIXED, after its completions were counted: moves "retired" up to the position
+ * that the ring has for the last of them. The owner's side is behind by less than 2^16.
+ */
+static ALWAYS_INLINE void settle_owned(const struct hot_qp *h)
+{
+	struct qp_record *r = h->record;
+	uint32_t turns, position;
+
+	READ_AGAIN();
+	/* the ring was filled before */
+	atomic_thread_fence(memory_order_acquire);
+	turns = (uint32_t)(READ64(r->poll_send_completions) + READ64(r->other_send_completions));
+	position = ring_get(h, turns - 1) - (uint32_t)READ64(r->poll_send_retired);
+	READ_AGAIN();
+	WRITE64(r->poll_send_retired, READ64(r->poll_send_retired) + (uint16_t)position);
+}
 
 /* One refused call and the requests of it that were not accepted. */
 void count_refusal(struct refusal_counts *c, enum refusal why, uint64_t not_posted);

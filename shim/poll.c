@@ -9,24 +9,28 @@
 
 /* --- completions of sends --- */
 
-/* Of a mixed queue, after completions were counted: moves "retired" up to the position that the ring has for the
+/*
+ * Of a mixed queue, after completions were counted: moves "retired" up to the position that the ring has for the
  * last of them, never back, never past what was posted. A stale slot, left by posts that overlapped, is
- * ignored. */
-static ALWAYS_INLINE void settle(const struct hot_qp *h, bool owner)
+ * ignored. The owner's side has caught up then, unless others go on.
+ */
+static void settle(struct hot_qp *h, bool owner)
 {
 	struct qp_record *r = h->record;
-	uint64_t turn = READ64(r->poll_send_completions) + READ64(r->other_send_completions);
-	uint64_t retired = sends_retired(r, true);
-	uint64_t outstanding = READ64(r->post_send_posted) + READ64(r->other_send_posted) - retired;
+	uint64_t turn, retired, outstanding;
 	uint16_t more;
 
-	(void)atomic_load_explicit(&h->mixed,
-				   memory_order_acquire); /* the ring was filled before */
+	if (owner && (LOAD(h->mixed) & QUEUE_APART))
+		atomic_fetch_and(&h->mixed, (uint8_t)~QUEUE_APART);
+	atomic_thread_fence(memory_order_acquire); /* the ring was filled before */
+	turn = LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
+	retired = sends_retired(r, true);
+	outstanding = LOAD(r->post_send_posted) + LOAD(r->other_send_posted) - retired;
 	more = (uint16_t)(ring_get(h, (uint32_t)turn - 1) - (uint16_t)retired);
 	if (unlikely(more > outstanding))
-		return;
+		more = 0;
 	if (owner)
-		WRITE64(r->poll_send_retired, retired + more);
+		STORE(r->poll_send_retired, retired + more);
 	else
 		raise64(&r->other_send_retired, retired + more);
 }
@@ -34,8 +38,11 @@ static ALWAYS_INLINE void settle(const struct hot_qp *h, bool owner)
 static void send_completed_for_other(struct hot_qp *h)
 {
 	ADD(h->record->other_send_completions, 1);
-	if (LOAD(h->mixed))
+	if (is_mixed(h)) {
+		if (!(LOAD(h->mixed) & QUEUE_SHARED))
+			atomic_fetch_or(&h->mixed, QUEUE_SHARED);
 		settle(h, false);
+	}
 }
 
 /* A request that ended in error has a completion whether or not it was signaled: it retires itself, and is the
@@ -46,10 +53,11 @@ static void send_failed(struct hot_qp *h)
 	uint64_t turn = LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
 	uint64_t next;
 
-	if (!LOAD(h->mixed)) {
+	if (!is_mixed(h)) {
 		ADD(r->other_send_completions, 1);
 		return;
 	}
+	retired_apart(h);
 	next = sends_retired(r, true) + 1;
 	if (ring_get(h, (uint32_t)turn) == (uint16_t)next)
 		ADD(r->other_send_completions, 1);
@@ -58,7 +66,7 @@ static void send_failed(struct hot_qp *h)
 
 /* --- completions of receives --- */
 
-static SHORT_PATH void srq_recv_completed(const struct hot_cq *q, struct hot_srq *srq, bool owner)
+static void srq_recv_completed(const struct hot_cq *q, struct hot_srq *srq, bool owner)
 {
 	void *nobody = NULL;
 
@@ -101,8 +109,10 @@ static void direction_unknown(struct hot_qp *h, struct hot_cq *q)
 	signaled = posted - (uint32_t)(LOAD(r->post_unsignaled) + LOAD(r->other_unsignaled));
 	done = LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
 	ADD(r->other_send_completions, (uint32_t)(signaled - done));
-	if (LOAD(h->mixed))
+	if (is_mixed(h)) {
+		retired_apart(h);
 		raise64(&r->other_send_retired, posted);
+	}
 	ADD(r->other_recv_retired, recvs);
 	STORE(r->flushed_unattributed, 0);
 }
@@ -155,100 +165,153 @@ static OUT_OF_LINE void take_for_other(struct hot_cq *q, const struct ibv_wc *wc
 	}
 }
 
-/* Of a mixed queue only the last of its completions in a row needs to be settled. */
-static ALWAYS_INLINE void take_owned(struct hot_cq *q, const struct ibv_wc *wc, int n)
+/* The same for the owner, whatever comes. */
+static SHORT_PATH int take_rest(int got, const struct ibv_wc *wc, const struct ibv_wc *end,
+				struct hot_cq *q)
 {
-	struct hot_qp *h, *unsettled = NULL;
-	const struct ibv_wc *end = wc + n;
-	uint64_t key;
-
 	for (; wc < end; wc++) {
-		key = q->number_key | wc->qp_num;
-		h = lookup_first(&qps_by_number, offsetof(struct hot_qp, number), key);
-		if (unlikely(!h)) {
-			h = lookup_further(&qps_by_number, offsetof(struct hot_qp, number), key);
-			if (!h)
-				continue;
-		}
+		struct hot_qp *h = lookup_find(&qps_by_number, offsetof(struct hot_qp, number),
+					       q->number_key | wc->qp_num);
+
+		if (unlikely(!h))
+			continue;
 		if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 			completed_in_error(q, h);
-			continue;
-		}
-		if (wc->opcode & IBV_WC_RECV) {
-			if (unlikely(h->flags & QP_HAS_SRQ))
+		} else if (wc->opcode & IBV_WC_RECV) {
+			if (h->flags & QP_HAS_SRQ)
 				srq_recv_completed(q, h->srq, true);
 			else
-				WRITE64(h->record->poll_recv_retired,
-					READ64(h->record->poll_recv_retired) + 1);
-			continue;
-		}
-		WRITE64(h->record->poll_send_completions,
-			READ64(h->record->poll_send_completions) + 1);
-		if (unlikely(READ8(h->mode) & MODE_MIXED) && h != unsettled) {
-			if (unsettled)
-				settle(unsettled, true);
-			unsettled = h;
+				recv_completed(h);
+		} else {
+			send_completed(h);
+			if (unlikely(is_mixed(h)))
+				settle(h, true);
 		}
 	}
-	if (unsettled)
-		settle(unsettled, true);
-}
-
-static OUT_OF_LINE int polled_by_other(struct hot_cq *q, const struct ibv_wc *wc, int got,
-				       uint32_t backlog)
-{
-	ADD(q->record->other_completions, (uint64_t)got);
-	raise32(&q->record->other_peak_backlog, backlog);
-	take_for_other(q, wc, got);
 	return got;
 }
 
 /*
- * Some came. What was taken since a poll last came back short is a lower bound of what the CQ held: the polls that got
- * all they asked for and follow each other are added up. A libibverbs without a poll function returns
- * EOPNOTSUPP, 95: more than was asked.
+ * The owner's, as long as nothing rare comes, which is left with all that follows to take_rest: so there is no
+ * call in here, and nothing to save for one. Of a mixed queue only the last of its completions in a row needs to
+ * be settled.
  */
-static SHORT_PATH int polled(int got, int asked, const struct ibv_wc *wc, struct hot_cq *q)
+static ALWAYS_INLINE int take_owned(int got, const struct ibv_wc *wc, struct hot_cq *q)
 {
-	struct cq_record *r = q->record;
-	uint32_t now = READ32(q->polls), backlog = (uint32_t)got;
+	const struct ibv_wc *end = wc + got;
+	struct hot_qp *h, *unsettled = NULL;
 
-	if (unlikely(got > asked))
-		return got;
-	if (now - READ32(q->full_at) == 1)
-		backlog += READ32(q->backlog);
-	if (got == asked) {
-		WRITE32(q->full_at, now);
-		WRITE32(q->backlog, backlog);
-	}
-	if (unlikely(!owns(&q->poll_owner)) && !become_owner(&q->poll_owner))
-		return polled_by_other(q, wc, got, backlog);
-	if (unlikely(backlog > READ32(r->peak_backlog)))
-		WRITE32(r->peak_backlog, backlog);
-	WRITE64(r->poll_completions, READ64(r->poll_completions) + (uint64_t)got);
-	take_owned(q, wc, got);
+	do {
+		h = lookup_first(&qps_by_number, offsetof(struct hot_qp, number),
+				 q->number_key | wc->qp_num);
+		if (unlikely(!h))
+			break;
+		if (unlikely(failed_or_received(wc))) {
+			if (unlikely(wc->status != IBV_WC_SUCCESS || h->flags & QP_HAS_SRQ))
+				break;
+			recv_completed(h);
+			continue;
+		}
+		if (likely(h != unsettled) && unlikely(READ8(h->mixed))) {
+			READ_AGAIN();
+			if (READ8(h->mixed) != QUEUE_MIXED)
+				break;
+			if (unsettled)
+				settle_owned(unsettled);
+			unsettled = h;
+		}
+		send_completed(h);
+	} while (++wc < end);
+	if (unsettled)
+		settle_owned(unsettled);
+	return likely(wc == end) ? got : take_rest(got, wc, end, q);
+}
+
+/* The backlog goes by the owner's polls alone: another's ends it, and has no more than it took. */
+static OUT_OF_LINE int polled_by_other(struct hot_cq *q, const struct ibv_wc *wc, int got)
+{
+	ADD(q->record->other_completions, (uint64_t)got);
+	raise32(&q->record->other_peak_backlog, (uint32_t)got);
+	take_for_other(q, wc, got);
 	return got;
 }
 
-/* One completion of an extended CQ, and that there is none left for now. */
-void completion_taken(struct hot_cq *q, const struct ibv_wc *wc)
+/* The polls that got all they asked for and follow each other are added up. */
+static ALWAYS_INLINE void count_completions(struct hot_cq *q, int got, int asked)
 {
-	uint32_t backlog = READ32(q->backlog) + 1;
+	struct cq_record *r = q->record;
+	uint64_t completions = READ64(r->poll_completions);
 
-	WRITE32(q->backlog, backlog);
-	if (unlikely(!owns(&q->poll_owner)) && !become_owner(&q->poll_owner)) {
-		polled_by_other(q, wc, 1, backlog);
-		return;
-	}
-	if (unlikely(backlog > READ32(q->record->peak_backlog)))
-		WRITE32(q->record->peak_backlog, backlog);
-	WRITE64(q->record->poll_completions, READ64(q->record->poll_completions) + 1);
-	take_owned(q, wc, 1);
+	if (READ32(q->polls) != 1)
+		backlog_begins(q, completions);
+	completions += (uint64_t)got;
+	WRITE64(r->poll_completions, completions);
+	backlog_goes_on(q, completions);
+	if (got == asked)
+		WRITE32(q->polls, 0);
 }
 
-void completions_ran_out(struct hot_cq *q)
+/* Some came. A libibverbs without a poll function returns EOPNOTSUPP, 95: more than was asked. */
+static SHORT_PATH int polled_somehow(int got, int asked, const struct ibv_wc *wc, struct hot_cq *q)
 {
-	WRITE32(q->backlog, 0);
+	if (got > asked)
+		return got;
+	if (!owns(&q->poll_owner) && !become_owner(&q->poll_owner))
+		return polled_by_other(q, wc, got);
+	count_completions(q, got, asked);
+	return take_rest(got, wc, wc + got, q);
+}
+
+static SHORT_PATH int polled(int got, int asked, const struct ibv_wc *wc, struct hot_cq *q)
+{
+	if (unlikely(got > asked || !owns(&q->poll_owner)))
+		return polled_somehow(got, asked, wc, q);
+	count_completions(q, got, asked);
+	return take_owned(got, wc, q);
+}
+
+/* The same for one. The owner took one before, so that one alone is no peak. */
+static ALWAYS_INLINE void count_one(struct hot_cq *q, int asked)
+{
+	struct cq_record *r = q->record;
+
+	WRITE64(r->poll_completions, READ64(r->poll_completions) + 1);
+	READ_AGAIN();
+	if (likely(READ32(q->polls) == 1))
+		backlog_goes_on(q, READ64(r->poll_completions));
+	else if (asked == 1)
+		backlog_begins(q, READ64(r->poll_completions) - 1);
+	if (likely(asked == 1))
+		WRITE32(q->polls, 0);
+}
+
+/* One came, which is most polls of most programs. Whatever is rare is left to polled_somehow before anything is
+ * counted. */
+static ALWAYS_INLINE int polled_one(int asked, const struct ibv_wc *wc, struct hot_cq *q)
+{
+	struct hot_qp *h = lookup_first(&qps_by_number, offsetof(struct hot_qp, number),
+					q->number_key | wc->qp_num);
+
+	if (unlikely(!h || !owns(&q->poll_owner)))
+		return polled_somehow(1, asked, wc, q);
+	if (unlikely(failed_or_received(wc))) {
+		if (unlikely(wc->status != IBV_WC_SUCCESS || h->flags & QP_HAS_SRQ))
+			return polled_somehow(1, asked, wc, q);
+		recv_completed(h);
+	} else if (likely(READ8(h->mixed) ==
+			  QUEUE_MIXED)) { /* the longer way is laid out straight */
+		count_one(q, asked);
+		send_completed(h);
+		settle_owned(h);
+		return 1;
+	} else {
+		READ_AGAIN();
+		if (unlikely(READ8(h->mixed)))
+			return polled_somehow(1, asked, wc, q);
+		send_completed(h);
+	}
+	count_one(q, asked);
+	return 1;
 }
 
 static OUT_OF_LINE int poll_somehow(struct ibv_cq *cq, int n, struct ibv_wc *wc)
@@ -261,7 +324,7 @@ static OUT_OF_LINE int poll_somehow(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 		hooks = hooks_of(cq->context);
 		return hooks ? hooks->real.poll_cq(cq, n, wc) : -1;
 	}
-	STORE(q->polls, LOAD(q->polls) + 1);
+	WRITE32(q->polls, READ32(q->polls) + 1);
 	got = q->poll(cq, n, wc);
 	return got > 0 ? polled(got, n, wc, q) : got;
 }
@@ -269,7 +332,7 @@ static OUT_OF_LINE int poll_somehow(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 /* Takes the place of ibv_context_ops.poll_cq: man ibv_poll_cq. What only a hit needs is kept as in send.c. */
 int guarded_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
-	struct hot_cq *q = lookup_first(&cqs, offsetof(struct hot_cq, cq), (uintptr_t)cq);
+	struct hot_cq *q = lookup_front(&cqs, offsetof(struct hot_cq, cq), (uintptr_t)cq);
 	const struct ibv_wc *volatile kept_wc = wc;
 	struct hot_cq *volatile kept_q = q;
 	volatile int kept_n = n;
@@ -281,5 +344,22 @@ int guarded_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	got = q->poll(cq, n, wc);
 	if (likely(got <= 0))
 		return got;
-	return polled(got, kept_n, kept_wc, kept_q);
+	if (unlikely(got != 1))
+		return polled(got, kept_n, kept_wc, kept_q);
+	return polled_one(kept_n, kept_wc, kept_q);
+}
+
+/* One completion of an extended CQ that is not taken in the short way of poll_ex.c. */
+void completion_taken(struct hot_cq *q, const struct ibv_wc *wc)
+{
+	uint64_t completions;
+
+	if (!owns(&q->poll_owner) && !become_owner(&q->poll_owner)) {
+		polled_by_other(q, wc, 1);
+		return;
+	}
+	completions = LOAD(q->record->poll_completions) + 1;
+	STORE(q->record->poll_completions, completions);
+	backlog_goes_on(q, completions);
+	take_rest(1, wc, wc + 1, q);
 }

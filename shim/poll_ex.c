@@ -13,50 +13,85 @@ struct lookup polls = LOOKUP(struct hot_poll, cq);
 /* A CQ that has our functions has a record. */
 static ALWAYS_INLINE struct hot_poll *poll_of(const struct ibv_cq_ex *cq)
 {
-	struct hot_poll *p = lookup_find(&polls, offsetof(struct hot_poll, cq), (uintptr_t)cq);
+	struct hot_poll *p = lookup_first(&polls, offsetof(struct hot_poll, cq), (uintptr_t)cq);
 
+	if (unlikely(!p))
+		p = lookup_further(&polls, offsetof(struct hot_poll, cq), (uintptr_t)cq);
 	return p;
 }
 
-/* Without IBV_WC_EX_WITH_QP_NUM there is no read_qp_num; the flag was added at creation unless that failed. */
-static ALWAYS_INLINE void current_taken(struct hot_cq *q, struct ibv_cq_ex *cq)
+/* What is current, as ibv_poll_cq would have given it. */
+static SHORT_PATH int taken_somehow(struct hot_cq *q, struct ibv_cq_ex *cq)
 {
 	struct ibv_wc wc;
 
-	if (unlikely(q->cq != (const struct ibv_cq *)cq || !cq->read_qp_num))
-		return; /* a child of fork, or a CQ that does not tell */
+	if (unlikely(q->cq != (const struct ibv_cq *)cq))
+		return 0; /* a child of fork */
 	wc.status = cq->status;
 	wc.qp_num = cq->read_qp_num(cq);
 	wc.opcode = wc.status == IBV_WC_SUCCESS ? cq->read_opcode(cq) : 0;
 	completion_taken(q, &wc);
+	return 0;
 }
 
-static ALWAYS_INLINE int polled(struct hot_cq *q, struct ibv_cq_ex *cq, int rc)
+/* One completion is current. A send's or a receive's that nothing is rare about is counted here. */
+static ALWAYS_INLINE int current_taken(struct hot_cq *q, struct ibv_cq_ex *cq)
 {
-	if (!rc)
-		current_taken(q, cq);
-	else
-		completions_ran_out(q);
+	enum ibv_wc_opcode opcode;
+	uint64_t completions;
+	uint32_t number;
+	struct hot_qp *h;
+
+	if (unlikely(cq->status != IBV_WC_SUCCESS || !owns(&q->poll_owner)))
+		return taken_somehow(q, cq);
+	number = cq->read_qp_num(cq);
+	opcode = cq->read_opcode(cq);
+	h = lookup_first(&qps_by_number, offsetof(struct hot_qp, number), q->number_key | number);
+	if (unlikely(!h))
+		return taken_somehow(q, cq);
+	if (unlikely(opcode & IBV_WC_RECV)) {
+		if (unlikely(h->flags & QP_HAS_SRQ))
+			return taken_somehow(q, cq);
+		recv_completed(h);
+	} else if (unlikely(READ8(h->mixed))) {
+		READ_AGAIN();
+		if (READ8(h->mixed) != QUEUE_MIXED)
+			return taken_somehow(q, cq);
+		send_completed(h);
+		settle_owned(h);
+	} else {
+		send_completed(h);
+	}
+	completions = READ64(q->record->poll_completions) + 1;
+	WRITE64(q->record->poll_completions, completions);
+	backlog_goes_on(q, completions);
+	return 0;
+}
+
+/* No more came: what comes next is not known to have been there. Nobody's owner is known in a child. */
+static SHORT_PATH int ran_out(struct hot_cq *q, int rc)
+{
+	if (owns(&q->poll_owner))
+		backlog_begins(q, READ64(q->record->poll_completions));
 	return rc;
 }
 
 static int guarded_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)
 {
 	const struct hot_poll *p = poll_of(cq);
+	struct hot_cq *q = p->hot;
+	int rc = p->real->start(cq, attr);
 
-	return polled(p->hot, cq, p->real->start(cq, attr));
+	return likely(!rc) ? current_taken(q, cq) : ran_out(q, rc);
 }
 
 static int guarded_next_poll(struct ibv_cq_ex *cq)
 {
 	const struct hot_poll *p = poll_of(cq);
+	struct hot_cq *q = p->hot;
+	int rc = p->real->next(cq);
 
-	return polled(p->hot, cq, p->real->next(cq));
-}
-
-static void guarded_end_poll(struct ibv_cq_ex *cq)
-{
-	poll_of(cq)->real->end(cq);
+	return likely(!rc) ? current_taken(q, cq) : ran_out(q, rc);
 }
 
 #define MOST_SETS 64
@@ -77,11 +112,12 @@ static const struct poll_functions *shared_set(const struct poll_functions *f)
 
 bool poll_hook(struct hot_cq *q, struct ibv_cq_ex *cq)
 {
-	struct poll_functions f = { cq->start_poll, cq->next_poll, cq->end_poll };
+	struct poll_functions f = { cq->start_poll, cq->next_poll };
 	const struct poll_functions *real;
 	struct hot_poll *p;
 
-	if (!f.start || !f.next || !f.end || !cq->read_opcode || !(real = shared_set(&f)))
+	/* without IBV_WC_EX_WITH_QP_NUM, which is added at creation unless that failed, there is no read_qp_num */
+	if (!f.start || !f.next || !cq->read_opcode || !cq->read_qp_num || !(real = shared_set(&f)))
 		return false;
 	if (polls.table == &lookup_no_table && !lookup_init(&polls))
 		return false;
@@ -99,7 +135,6 @@ bool poll_hook(struct hot_cq *q, struct ibv_cq_ex *cq)
 		return false;
 	cq->start_poll = guarded_start_poll;
 	cq->next_poll = guarded_next_poll;
-	cq->end_poll = guarded_end_poll;
 	return true;
 }
 

@@ -473,6 +473,8 @@ INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int at
 		h = hot_qp_of(qp);
 		if (h) {
 			state_changed(h->record, attr->qp_state);
+			if (attr->qp_state == IBV_QPS_RESET)
+				retired_apart(h);
 			wr_hook_again(qp);
 		}
 		guard_unlock(g);

@@ -135,8 +135,8 @@ static ALWAYS_INLINE int post(struct hot_qp *h, struct ibv_qp *qp, struct ibv_re
 
 	summarize(wr, &s);
 	s.sges = NULL;
-	if (unlikely(s.requests > 1 && s.widest > (owner ? LOAD(r->post_recv_peak_sge)
-							 : LOAD(r->other_recv_peak_sge))))
+	if (unlikely(s.requests > 1 && (s.widest > LOAD(r->post_recv_peak_sge) ||
+					s.widest > LOAD(r->other_recv_peak_sge))))
 		note_steps(wr, &s, &sges);
 	if (owner) {
 		posted = LOAD(r->post_recv_posted) + s.requests;
@@ -198,7 +198,7 @@ int guarded_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv
 	struct received s;
 	int rc;
 
-	if (unlikely(!h || !owns(&h->recv_owner) || !bad_wr || !wr))
+	if (unlikely(!h || !owns(&h->recv_owner) || !wr))
 		return recv_somehow(qp, wr, bad_wr);
 	summarize(wr, &s);
 	r = h->record;
@@ -274,7 +274,7 @@ static ALWAYS_INLINE int post_srq(struct hot_srq *h, struct ibv_srq *srq, struct
 	summarize(wr, &s);
 	s.sges = NULL;
 	if (unlikely(s.requests > 1 &&
-		     s.widest > (owner ? LOAD(r->post_peak_sge) : LOAD(r->other_peak_sge))))
+		     (s.widest > LOAD(r->post_peak_sge) || s.widest > LOAD(r->other_peak_sge))))
 		note_steps(wr, &s, &sges);
 	if (owner) {
 		posted = LOAD(r->post_posted) + s.requests;
@@ -316,7 +316,7 @@ int guarded_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ib
 {
 	struct hot_srq *h = lookup_first(&srqs, offsetof(struct hot_srq, srq), (uintptr_t)srq);
 
-	if (unlikely(!h || !owns(&h->post_owner) || !bad_wr || !wr))
+	if (unlikely(!h || !owns(&h->post_owner) || !wr))
 		return srq_recv_somehow(srq, wr, bad_wr);
 	return post_srq(h, srq, wr, bad_wr, true);
 }

@@ -26,10 +26,11 @@ struct sent {
 
 static uint32_t inline_bytes(const struct ibv_send_wr *wr)
 {
+	const struct ibv_sge *sge = wr->sg_list;
 	uint32_t bytes = 0;
 
-	for (int i = 0; i < wr->num_sge; i++)
-		bytes += wr->sg_list[i].length;
+	for (int n = wr->num_sge; n > 0; n--, sge++)
+		bytes += sge->length;
 	return bytes;
 }
 
@@ -72,15 +73,13 @@ static ALWAYS_INLINE void place_signaled(const struct hot_qp *h, const struct ib
 	const struct qp_record *r = h->record;
 	uint64_t first = s->mine + s->theirs, position = first, last = first;
 	uint32_t turn = (uint32_t)first - LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled);
-	uint32_t first_turn = turn, room = ring_room(h, turn), mask = h->ring_mask;
-	uint16_t *ring = h->ring;
+	uint32_t first_turn = turn, room = ring_room(h, turn);
 
 	for (; wr; wr = wr->next) {
 		position++;
 		if (wr->send_flags & IBV_SEND_SIGNALED) {
 			if (likely(turn - first_turn < room))
-				__atomic_store_n(&ring[turn & mask], (uint16_t)position,
-						 __ATOMIC_RELAXED);
+				ring_put(h, turn, position);
 			turn++;
 			last = position;
 		}
@@ -133,7 +132,7 @@ static void leave_accepted(const struct hot_qp *h, struct sent *s, uint64_t refu
 	uint64_t first = s->mine + s->theirs, accepted = s->requests - refused;
 	uint32_t signaled, turn;
 
-	if (LOAD(h->mixed) && h->ring) {
+	if (is_mixed(h) && h->ring) {
 		s->unsignaled -= refused_unsignaled;
 		signaled = (uint32_t)accepted - s->unsignaled;
 		turn = (uint32_t)first - LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled) +
@@ -167,7 +166,7 @@ static OUT_OF_LINE int send_ended(struct hot_qp *h, struct sent *s, int rc, stru
 				  struct ibv_send_wr **bad_wr, bool owner)
 {
 	struct qp_record *r = h->record;
-	bool mixed = LOAD(h->mixed), told = bad != NOT_WRITTEN;
+	bool mixed = is_mixed(h), told = bad != NOT_WRITTEN;
 	uint32_t unsignaled, sges = 0, inlined = 0;
 	uint64_t refused, now;
 
@@ -204,12 +203,12 @@ static OUT_OF_LINE int send_ended(struct hot_qp *h, struct sent *s, int rc, stru
 
 /* --- any list, any thread --- */
 
-static ALWAYS_INLINE bool would_rise(const struct qp_record *r, const struct sent *s, bool owner)
+static bool would_rise(const struct qp_record *r, const struct sent *s)
 {
-	return owner ? s->widest > LOAD(r->post_send_peak_sge) ||
-			       s->inlined > LOAD(r->post_send_peak_inline)
-		     : s->widest > LOAD(r->other_send_peak_sge) ||
-			       s->inlined > LOAD(r->other_send_peak_inline);
+	return s->widest > LOAD(r->post_send_peak_sge) ||
+	       s->widest > LOAD(r->other_send_peak_sge) ||
+	       s->inlined > LOAD(r->post_send_peak_inline) ||
+	       s->inlined > LOAD(r->other_send_peak_inline);
 }
 
 static OUT_OF_LINE void note_steps(const struct ibv_send_wr *wr, struct steps *sges,
@@ -235,12 +234,12 @@ static ALWAYS_INLINE int send_list(struct hot_qp *h, struct ibv_qp *qp, struct i
 
 	summarize(wr, &s);
 	s.sges = s.inlines = NULL;
-	if (unlikely(s.requests > 1 && would_rise(r, &s, owner))) {
+	if (unlikely(s.requests > 1 && would_rise(r, &s))) {
 		note_steps(wr, &sges, &inlines);
 		s.sges = &sges;
 		s.inlines = &inlines;
 	}
-	mixed = LOAD(h->mixed);
+	mixed = is_mixed(h);
 	if (unlikely(!mixed && h->ring && !(s.all & IBV_SEND_SIGNALED))) {
 		become_mixed(h);
 		mixed = true;
@@ -250,6 +249,7 @@ static ALWAYS_INLINE int send_list(struct hot_qp *h, struct ibv_qp *qp, struct i
 		s.theirs = LOAD(r->other_send_posted);
 		STORE(r->post_send_posted, s.mine + s.requests);
 	} else {
+		used_by_other(h);
 		s.mine = ADD(r->other_send_posted, s.requests);
 		s.theirs = LOAD(r->post_send_posted);
 	}
@@ -296,57 +296,47 @@ static SHORT_PATH int send_somehow(struct ibv_qp *qp, struct ibv_send_wr *wr,
  * so that they stay in place.
  */
 
+/* What such a path had posted: the marks as they were before it. */
 static OUT_OF_LINE int short_ended(struct hot_qp *h, int rc, struct ibv_send_wr *bad,
-				   struct ibv_send_wr **bad_wr, uint64_t requests, bool signaled)
+				   struct ibv_send_wr **bad_wr, uint32_t requests,
+				   uint32_t unsignaled, uint32_t last_signaled)
 {
-	const struct qp_record *r = h->record;
+	struct qp_record *r = h->record;
 	struct sent s = { .requests = requests,
-			  .unsignaled = !signaled,
-			  .last_signaled = signaled ? requests : 0,
+			  .unsignaled = unsignaled,
+			  .last_signaled = last_signaled,
 			  .mine = LOAD(r->post_send_posted) - requests,
-			  .theirs = LOAD(r->other_send_posted),
-			  .outstanding = record_send_outstanding(r) };
+			  .theirs = LOAD(r->other_send_posted) };
 
+	STORE(r->post_unsignaled, LOAD(r->post_unsignaled) - unsignaled);
+	s.outstanding = record_send_outstanding(r);
 	return send_ended(h, &s, rc, bad, bad_wr, true);
 }
 
 /* One signaled request on a queue that has met no unsignaled one. */
-static ALWAYS_INLINE int send_plain(struct ibv_qp *qp, struct ibv_send_wr *wr,
-				    struct ibv_send_wr **bad_wr, struct hot_qp *h)
-{
-	struct ibv_send_wr *bad = NOT_WRITTEN, **volatile kept_bad_wr = bad_wr;
-	struct qp_record *r = h->record;
-	uint64_t posted = READ64(r->post_send_posted) + 1;
-	uint64_t outstanding = posted + READ64(r->other_send_posted) -
-			       READ64(r->poll_send_completions) - READ64(r->other_send_completions);
-	int rc;
-
-	WRITE64(r->post_send_posted, posted);
-	rc = h->hooks->real.post_send(qp, wr, &bad);
-	if (unlikely(rc || bad != NOT_WRITTEN))
-		return short_ended(h, rc, bad, kept_bad_wr, 1, true);
-	if (unlikely((int64_t)outstanding > (int64_t)READ32(h->record->post_send_peak)))
-		WRITE32(h->record->post_send_peak, (uint32_t)outstanding);
-	return rc;
-}
-
 static SHORT_PATH int send_one(struct ibv_qp *qp, struct ibv_send_wr *wr,
 			       struct ibv_send_wr **bad_wr, struct hot_qp *h)
 {
-	return send_plain(qp, wr, bad_wr, h);
-}
+	struct ibv_send_wr *bad = NOT_WRITTEN, **volatile kept_bad_wr = bad_wr;
+	struct hot_qp *volatile kept_h = h;
+	struct qp_record *r = h->record;
+	uint64_t posted = READ64(r->post_send_posted) + 1;
+	int rc;
 
-static SHORT_PATH int send_one_inline(struct ibv_qp *qp, struct ibv_send_wr *wr,
-				      struct ibv_send_wr **bad_wr, struct hot_qp *h)
-{
-	uint32_t bytes = inline_bytes(wr);
-
-	if (unlikely(bytes > READ16(h->record->post_send_peak_inline)))
+	if (unlikely((int64_t)(posted + READ64(r->other_send_posted) -
+			       READ64(r->poll_send_completions) -
+			       READ64(r->other_send_completions)) >
+		     (int64_t)READ32(r->post_send_peak)))
 		return send_somehow(qp, wr, bad_wr);
-	return send_plain(qp, wr, bad_wr, h);
+	WRITE64(r->post_send_posted, posted);
+	rc = h->hooks->real.post_send(qp, wr, &bad);
+	if (unlikely(rc || bad != NOT_WRITTEN))
+		return short_ended(kept_h, rc, bad, kept_bad_wr, 1, 0, 1);
+	return rc;
 }
 
-/* One request on a mixed queue that nobody else posts to: the marks of state.h for that case are not needed. */
+/* One request on a mixed queue that nobody else posts to: the marks of state.h for that case are not needed. What is
+ * retired is at least what the owner of polling has seen. */
 static SHORT_PATH int send_one_signaled(struct ibv_qp *qp, struct ibv_send_wr *wr,
 					struct ibv_send_wr **bad_wr, struct hot_qp *h)
 {
@@ -356,14 +346,14 @@ static SHORT_PATH int send_one_signaled(struct ibv_qp *qp, struct ibv_send_wr *w
 	uint64_t posted = READ64(r->post_send_posted) + 1;
 	int rc;
 
-	if (unlikely(READ64(r->other_send_posted) || (int64_t)(posted - sends_retired(r, true)) >
-							     (int64_t)READ32(r->post_send_peak)))
+	if (unlikely((int64_t)(posted - READ64(r->poll_send_retired)) >
+		     (int64_t)READ32(r->post_send_peak)))
 		return send_somehow(qp, wr, bad_wr);
 	WRITE64(r->post_send_posted, posted);
 	ring_put(h, (uint32_t)posted - 1 - READ32(r->post_unsignaled), posted);
 	rc = h->hooks->real.post_send(qp, wr, &bad);
 	if (unlikely(rc || bad != NOT_WRITTEN))
-		return short_ended(kept_h, rc, bad, kept_bad_wr, 1, true);
+		return short_ended(kept_h, rc, bad, kept_bad_wr, 1, 0, 1);
 	return rc;
 }
 
@@ -371,81 +361,147 @@ static SHORT_PATH int send_one_unsignaled(struct ibv_qp *qp, struct ibv_send_wr 
 					  struct ibv_send_wr **bad_wr, struct hot_qp *h)
 {
 	struct ibv_send_wr *bad = NOT_WRITTEN, **volatile kept_bad_wr = bad_wr;
+	struct hot_qp *volatile kept_h = h;
 	struct qp_record *r = h->record;
 	uint64_t posted = READ64(r->post_send_posted) + 1;
 	int rc;
 
-	if (unlikely(READ64(r->other_send_posted) || (int64_t)(posted - sends_retired(r, true)) >
-							     (int64_t)READ32(r->post_send_peak)))
+	if (unlikely((int64_t)(posted - READ64(r->poll_send_retired)) >
+		     (int64_t)READ32(r->post_send_peak)))
+		return send_somehow(qp, wr, bad_wr);
+	WRITE64(r->post_send_posted, posted);
+	WRITE32(r->post_unsignaled, READ32(r->post_unsignaled) + 1);
+	rc = h->hooks->real.post_send(qp, wr, &bad);
+	if (unlikely(rc || bad != NOT_WRITTEN))
+		return short_ended(kept_h, rc, bad, kept_bad_wr, 1, 1, 0);
+	return rc;
+}
+
+/* Signaled requests on a queue that is not mixed. */
+static SHORT_PATH int send_plain(struct ibv_qp *qp, struct ibv_send_wr *wr,
+				 struct ibv_send_wr **bad_wr, struct hot_qp *h, uint64_t requests)
+{
+	struct ibv_send_wr *bad = NOT_WRITTEN, **volatile kept_bad_wr = bad_wr;
+	struct hot_qp *volatile kept_h = h;
+	volatile uint64_t kept_requests = requests;
+	struct qp_record *r = h->record;
+	uint64_t posted = READ64(r->post_send_posted) + requests;
+	int rc;
+
+	if (unlikely((int64_t)(posted + READ64(r->other_send_posted) -
+			       READ64(r->poll_send_completions) -
+			       READ64(r->other_send_completions)) >
+		     (int64_t)READ32(r->post_send_peak)))
 		return send_somehow(qp, wr, bad_wr);
 	WRITE64(r->post_send_posted, posted);
 	rc = h->hooks->real.post_send(qp, wr, &bad);
 	if (unlikely(rc || bad != NOT_WRITTEN))
-		return short_ended(h, rc, bad, kept_bad_wr, 1, false);
-	WRITE32(h->record->post_unsignaled, READ32(h->record->post_unsignaled) + 1);
+		return short_ended(kept_h, rc, bad, kept_bad_wr, (uint32_t)kept_requests, 0,
+				   (uint32_t)kept_requests);
 	return rc;
 }
 
-/* A list all signaled and none inline, on a queue that is not mixed. */
+/* A list, and whether it is one of those. */
 static SHORT_PATH int send_plain_list(struct ibv_qp *qp, struct ibv_send_wr *wr,
+				      struct ibv_send_wr **bad_wr, struct hot_qp *h)
+{
+	const struct ibv_send_wr *w = wr->next;
+	uint32_t widest = READ16(h->record->post_send_peak_sge);
+	uint64_t requests = 1;
+	uint32_t all = wr->send_flags, any = all;
+
+	if (unlikely((uint32_t)wr->num_sge > widest))
+		return send_somehow(qp, wr, bad_wr);
+	do {
+		if (unlikely((uint32_t)w->num_sge > widest))
+			return send_somehow(qp, wr, bad_wr);
+		all &= w->send_flags;
+		any |= w->send_flags;
+		requests++;
+		w = w->next;
+	} while (w);
+	if (unlikely(any & IBV_SEND_INLINE))
+		return send_somehow(qp, wr, bad_wr);
+	if (unlikely(!(all & IBV_SEND_SIGNALED)) && !(READ8(h->mode) & MODE_SIG_ALL))
+		return send_somehow(qp, wr, bad_wr);
+	return send_plain(qp, wr, bad_wr, h, requests);
+}
+
+/* A list none of which is inline, on a mixed queue that nobody else posts to. What it leaves in the ring when the
+ * general path is taken after all is written there again. */
+static SHORT_PATH int send_mixed_list(struct ibv_qp *qp, struct ibv_send_wr *wr,
 				      struct ibv_send_wr **bad_wr, struct hot_qp *h)
 {
 	struct ibv_send_wr *bad = NOT_WRITTEN, **volatile kept_bad_wr = bad_wr;
 	struct hot_qp *volatile kept_h = h;
+	volatile uint32_t kept_requests, kept_unsignaled, kept_last;
+	const struct ibv_send_wr *w = wr;
 	struct qp_record *r = h->record;
-	uint32_t widest = (uint32_t)wr->num_sge, both = wr->send_flags ^ IBV_SEND_INLINE;
-	uint64_t requests = 1, posted;
-	volatile uint64_t kept_requests;
+	uint32_t first = (uint32_t)READ64(r->post_send_posted), position = first, last = first;
+	uint32_t turn = first - READ32(r->post_unsignaled), widest = READ16(r->post_send_peak_sge);
+	/* as many as there were before: the ring has room for them */
+	uint32_t end = (uint32_t)READ64(r->poll_send_retired) + READ32(r->post_send_peak);
 	int rc;
 
-	for (const struct ibv_send_wr *w = wr->next; w; w = w->next) {
-		requests++;
-		if ((uint32_t)w->num_sge > widest)
-			widest = (uint32_t)w->num_sge;
-		both &= w->send_flags ^ IBV_SEND_INLINE;
-	}
-	posted = READ64(r->post_send_posted) + requests;
-	if (unlikely(((both | READ8(h->mode)) & (IBV_SEND_SIGNALED | IBV_SEND_INLINE)) !=
-			     (IBV_SEND_SIGNALED | IBV_SEND_INLINE) ||
-		     widest > READ16(r->post_send_peak_sge) ||
-		     (int64_t)(posted + READ64(r->other_send_posted) -
-			       READ64(r->poll_send_completions) -
-			       READ64(r->other_send_completions)) >
-			     (int64_t)READ32(r->post_send_peak)))
+	if (unlikely(READ8(h->mode) != MODE_MIXED || (int32_t)(end - first) < 0))
 		return send_somehow(qp, wr, bad_wr);
-	kept_requests = requests;
-	WRITE64(r->post_send_posted, posted);
+	kept_unsignaled = turn;
+	do {
+		if (unlikely((uint32_t)w->num_sge > widest || w->send_flags & IBV_SEND_INLINE ||
+			     position == end))
+			return send_somehow(qp, wr, bad_wr);
+		position++;
+		if (w->send_flags & IBV_SEND_SIGNALED) {
+			ring_put(h, turn++, position);
+			last = position;
+		}
+		w = w->next;
+	} while (w);
+	turn -= kept_unsignaled; /* signaled ones */
+	kept_last = last - first;
+	position -= first;
+	kept_requests = position;
+	kept_unsignaled = position - turn;
+	WRITE64(r->post_send_posted, READ64(r->post_send_posted) + position);
+	WRITE32(r->post_unsignaled, READ32(r->post_unsignaled) + position - turn);
 	rc = h->hooks->real.post_send(qp, wr, &bad);
 	if (unlikely(rc || bad != NOT_WRITTEN))
-		return short_ended(kept_h, rc, bad, kept_bad_wr, kept_requests, true);
+		return short_ended(kept_h, rc, bad, kept_bad_wr, kept_requests, kept_unsignaled,
+				   kept_last);
 	return rc;
 }
 
 /* --- the wrapper --- */
 
-/* Takes the place of ibv_context_ops.post_send: man ibv_post_send. */
+/* Takes the place of ibv_context_ops.post_send: man ibv_post_send. The real one is given a bad_wr of ours, so that the
+ * application's is not touched unless a request is refused. */
 int guarded_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	struct hot_qp *h =
 		lookup_first(&qps_by_address, offsetof(struct hot_qp, qp), (uintptr_t)qp);
 	uint32_t kind;
 
-	if (unlikely(!h || !owns(&h->send_owner) || !bad_wr || !wr))
+	if (unlikely(!h || !owns(&h->send_owner) || !wr))
 		return send_somehow(qp, wr, bad_wr);
 	if (wr->next)
-		return READ8(h->mode) & MODE_MIXED ? send_somehow(qp, wr, bad_wr)
+		return READ8(h->mode) & MODE_MIXED ? send_mixed_list(qp, wr, bad_wr, h)
 						   : send_plain_list(qp, wr, bad_wr, h);
 	if (unlikely((uint32_t)wr->num_sge > READ16(h->record->post_send_peak_sge)))
 		return send_somehow(qp, wr, bad_wr);
 	kind = (wr->send_flags & (IBV_SEND_SIGNALED | IBV_SEND_INLINE)) | READ8(h->mode);
+again:
 	if (likely(kind == IBV_SEND_SIGNALED))
 		return send_one(qp, wr, bad_wr, h);
+	if (kind & IBV_SEND_INLINE) {
+		if (unlikely(inline_bytes(wr) > READ16(h->record->post_send_peak_inline)))
+			return send_somehow(qp, wr, bad_wr);
+		kind &= ~(uint32_t)IBV_SEND_INLINE;
+		goto again;
+	}
 	if (kind == (MODE_MIXED | IBV_SEND_SIGNALED))
 		return send_one_signaled(qp, wr, bad_wr, h);
 	if (kind == MODE_MIXED)
 		return send_one_unsignaled(qp, wr, bad_wr, h);
-	if (kind == (IBV_SEND_SIGNALED | IBV_SEND_INLINE))
-		return send_one_inline(qp, wr, bad_wr, h);
 	return send_somehow(qp, wr, bad_wr);
 }
 
@@ -463,20 +519,21 @@ int guarded_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bi
 	if (!h)
 		return hooks ? hooks->real.bind_mw(qp, mw, bind) : EINVAL;
 	r = h->record;
-	if (!(bind->send_flags & IBV_SEND_SIGNALED) && h->ring && !LOAD(h->mixed))
+	if (!(bind->send_flags & IBV_SEND_SIGNALED) && h->ring && !is_mixed(h))
 		become_mixed(h);
+	used_by_other(h);
 	s.mine = ADD(r->other_send_posted, 1);
 	s.theirs = LOAD(r->post_send_posted);
-	if (LOAD(h->mixed))
+	if (is_mixed(h))
 		place_signaled(h, &request, &s);
-	s.outstanding = s.mine + s.theirs + 1 - sends_retired(r, LOAD(h->mixed));
+	s.outstanding = s.mine + s.theirs + 1 - sends_retired(r, is_mixed(h));
 	rc = hooks->real.bind_mw(qp, mw, bind);
 	if (rc) {
 		ADD(r->other_send_posted, -1);
 		count_refusal(&r->send_refused, why_send_refused(r, 0, 0, s.outstanding - 1, rc),
 			      1);
 	} else {
-		note_as_other(r, &s, LOAD(h->mixed));
+		note_as_other(r, &s, is_mixed(h));
 	}
 	return rc;
 }

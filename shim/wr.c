@@ -14,8 +14,10 @@ struct lookup wrs = LOOKUP(struct hot_wr, qp);
 /* A QP that has our functions has a record. */
 static ALWAYS_INLINE struct hot_wr *wr_of(const struct ibv_qp_ex *qp)
 {
-	struct hot_wr *w = lookup_find(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
+	struct hot_wr *w = lookup_first(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
 
+	if (unlikely(!w))
+		w = lookup_further(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
 	return w;
 }
 
@@ -25,112 +27,202 @@ static ALWAYS_INLINE bool is_ours(const struct hot_wr *w)
 	return likely(w->hot->qp == w->qp);
 }
 
-/* The ring's places for a batch that has its first unsignaled request: the signaled ones before it first. */
+/* Puts the batch's last signaled request in the ring. */
+static ALWAYS_INLINE void put_last_signaled(const struct hot_wr *w)
+{
+	const struct qp_record *r = w->hot->record;
+	uint64_t first = READ64(r->post_send_posted) + READ64(r->other_send_posted);
+	uint32_t turn = (uint32_t)first - READ32(r->post_unsignaled) - READ32(r->other_unsignaled);
+
+	turn += w->requests - w->unsignaled - 1;
+	if (ring_room(w->hot, turn))
+		ring_put(w->hot, turn, first + w->last_signaled);
+}
+
+/* The queue's first unsignaled request: those of the batch before it were signaled. */
 static OUT_OF_LINE void batch_becomes_mixed(struct hot_wr *w)
 {
-	if (!LOAD(w->hot->mixed))
-		become_mixed(w->hot);
-	for (uint32_t i = 0; i < w->requests; i++)
-		if (ring_room(w->hot, w->first_turn + i))
-			ring_put(w->hot, w->first_turn + i, w->first + i + 1);
+	struct hot_wr upto = *w;
+
+	become_mixed(w->hot);
+	for (upto.requests = 1; upto.requests <= w->requests; upto.requests++) {
+		upto.last_signaled = upto.requests;
+		put_last_signaled(&upto);
+	}
 	w->last_signaled = w->requests;
 }
 
-static OUT_OF_LINE void request_in_ring(struct hot_wr *w, bool signaled)
-{
-	struct hot_qp *h = w->hot;
-	uint32_t turn;
-
-	if (!h->ring || !is_ours(w))
-		return;
-	if (!LOAD(h->mixed))
-		batch_becomes_mixed(w);
-	turn = w->first_turn + w->requests - w->unsignaled;
-	if (signaled) {
-		if (ring_room(h, turn))
-			ring_put(h, turn, w->first + w->requests + 1);
-		w->last_signaled = w->requests + 1;
-	} else {
-		w->unsignaled++;
-	}
-}
-
-/* One request more in the batch; what it is made of follows by the setters. */
-static ALWAYS_INLINE const struct wr_functions *one_more(struct ibv_qp_ex *qp)
+/* One request more in the batch, of any kind and in any state. */
+static SHORT_PATH const struct wr_functions *one_more_somehow(struct ibv_qp_ex *qp)
 {
 	struct hot_wr *w = wr_of(qp);
 	bool signaled = qp->wr_flags & IBV_SEND_SIGNALED;
 
-	if (unlikely(!signaled || LOAD(w->hot->mixed)) && !(w->hot->flags & QP_SIG_ALL))
-		request_in_ring(w, signaled);
+	if (is_ours(w) && w->hot->ring) {
+		if (!signaled && !is_mixed(w->hot))
+			batch_becomes_mixed(w);
+		if (!signaled) {
+			w->unsignaled++;
+		} else if (is_mixed(w->hot)) {
+			if (w->last_signaled)
+				put_last_signaled(w);
+			w->last_signaled = w->requests + 1;
+		}
+	}
 	w->requests++;
 	return w->real;
 }
 
+/* The same where that is done by a few counts: a signaled request of a queue that is not mixed, and the first signaled
+ * or any other one of a queue that is; else NULL. */
+static ALWAYS_INLINE const struct wr_functions *one_more(struct ibv_qp_ex *qp)
+{
+	struct hot_wr *w = lookup_first(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
+	uint32_t kind;
+
+	if (unlikely(!w))
+		return NULL;
+	if (!w->real)
+		__builtin_unreachable();
+	kind = (qp->wr_flags & IBV_SEND_SIGNALED) | READ8(w->hot->mode);
+	if (unlikely(kind != IBV_SEND_SIGNALED)) {
+		if (kind == (MODE_MIXED | IBV_SEND_SIGNALED)) {
+			if (w->last_signaled)
+				return NULL;
+			w->last_signaled = w->requests = w->requests + 1;
+			return w->real;
+		} else if (kind == MODE_MIXED) {
+			w->unsignaled++;
+		} else {
+			return NULL;
+		}
+	}
+	w->requests++;
+	return w->real;
+}
+
+/* What the builder is told of a request is passed on as it is. */
+
 static void guarded_atomic_cmp_swp(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address,
 				   uint64_t compare, uint64_t swap)
 {
-	one_more(qp)->cmp_swp(qp, rkey, address, compare, swap);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->cmp_swp(qp, rkey, address, compare, swap);
+	else
+		one_more_somehow(qp)->cmp_swp(qp, rkey, address, compare, swap);
 }
 
 static void guarded_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address,
 				     uint64_t add)
 {
-	one_more(qp)->fetch_add(qp, rkey, address, add);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->fetch_add(qp, rkey, address, add);
+	else
+		one_more_somehow(qp)->fetch_add(qp, rkey, address, add);
 }
 
 static void guarded_bind(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
 			 const struct ibv_mw_bind_info *info)
 {
-	one_more(qp)->bind_mw(qp, mw, rkey, info);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->bind_mw(qp, mw, rkey, info);
+	else
+		one_more_somehow(qp)->bind_mw(qp, mw, rkey, info);
 }
 
 static void guarded_local_inv(struct ibv_qp_ex *qp, uint32_t rkey)
 {
-	one_more(qp)->local_inv(qp, rkey);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->local_inv(qp, rkey);
+	else
+		one_more_somehow(qp)->local_inv(qp, rkey);
 }
 
 static void guarded_rdma_read(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address)
 {
-	one_more(qp)->rdma_read(qp, rkey, address);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->rdma_read(qp, rkey, address);
+	else
+		one_more_somehow(qp)->rdma_read(qp, rkey, address);
 }
 
 static void guarded_rdma_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address)
 {
-	one_more(qp)->rdma_write(qp, rkey, address);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->rdma_write(qp, rkey, address);
+	else
+		one_more_somehow(qp)->rdma_write(qp, rkey, address);
 }
 
 static void guarded_rdma_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address,
 				   __be32 imm)
 {
-	one_more(qp)->rdma_write_imm(qp, rkey, address, imm);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->rdma_write_imm(qp, rkey, address, imm);
+	else
+		one_more_somehow(qp)->rdma_write_imm(qp, rkey, address, imm);
 }
 
 static void guarded_send(struct ibv_qp_ex *qp)
 {
-	one_more(qp)->send(qp);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->send(qp);
+	else
+		one_more_somehow(qp)->send(qp);
 }
 
 static void guarded_send_imm(struct ibv_qp_ex *qp, __be32 imm)
 {
-	one_more(qp)->send_imm(qp, imm);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->send_imm(qp, imm);
+	else
+		one_more_somehow(qp)->send_imm(qp, imm);
 }
 
 static void guarded_send_inv(struct ibv_qp_ex *qp, uint32_t rkey)
 {
-	one_more(qp)->send_inv(qp, rkey);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->send_inv(qp, rkey);
+	else
+		one_more_somehow(qp)->send_inv(qp, rkey);
 }
 
 static void guarded_send_tso(struct ibv_qp_ex *qp, void *header, uint16_t size, uint16_t mss)
 {
-	one_more(qp)->send_tso(qp, header, size, mss);
+	const struct wr_functions *real = one_more(qp);
+
+	if (likely(real))
+		real->send_tso(qp, header, size, mss);
+	else
+		one_more_somehow(qp)->send_tso(qp, header, size, mss);
 }
 
+/* Sizes are noted when they are above what was posted before, which complete then looks into. */
 static ALWAYS_INLINE struct hot_wr *with_sges(struct ibv_qp_ex *qp, size_t sges)
 {
 	struct hot_wr *w = wr_of(qp);
 
-	if (sges > w->widest)
+	if (unlikely(sges > w->widest))
 		w->widest = (uint32_t)sges;
 	return w;
 }
@@ -139,11 +231,12 @@ static ALWAYS_INLINE struct hot_wr *with_inline(struct ibv_qp_ex *qp, size_t byt
 {
 	struct hot_wr *w = wr_of(qp);
 
-	if (bytes > w->inlined)
+	if (unlikely(bytes > w->inlined))
 		w->inlined = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
 	return w;
 }
 
+/* Only until the QP has posted a request with one SGE: see one_sge_is_known. */
 static void guarded_set_sge(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t address, uint32_t length)
 {
 	with_sges(qp, 1)->real->set_sge(qp, lkey, address, length);
@@ -172,25 +265,7 @@ static void guarded_set_inline_data_list(struct ibv_qp_ex *qp, size_t buffers,
 static ALWAYS_INLINE void forget_batch(struct hot_wr *w)
 {
 	w->requests = w->unsignaled = w->last_signaled = 0;
-	w->widest = w->inlined = 0;
-}
-
-/* The real start takes the QP's send lock: only then is the batch this thread's. */
-static void guarded_start(struct ibv_qp_ex *qp)
-{
-	struct hot_wr *w = wr_of(qp);
-	const struct qp_record *r;
-
-	w->real->start(qp);
-	forget_batch(w);
-	if (unlikely(!is_ours(w)))
-		return;
-	if (w->hot->ring) {
-		r = w->hot->record;
-		w->first = LOAD(r->post_send_posted) + LOAD(r->other_send_posted);
-		w->first_turn =
-			(uint32_t)w->first - LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled);
-	}
+	w->sizes = 0;
 }
 
 static void guarded_abort(struct ibv_qp_ex *qp)
@@ -225,6 +300,10 @@ static OUT_OF_LINE int complete_as_other(struct hot_wr *w, struct ibv_qp_ex *qp)
 	uint64_t outstanding;
 	int rc;
 
+	if (w->last_signaled)
+		put_last_signaled(w);
+	forget_batch(w);
+	used_by_other(w->hot);
 	step_others(r, &batch, 1);
 	outstanding = record_send_outstanding(r);
 	rc = batch.real->complete(qp);
@@ -244,78 +323,138 @@ static OUT_OF_LINE int complete_as_other(struct hot_wr *w, struct ibv_qp_ex *qp)
 	return rc;
 }
 
-/* What the owner's words were, and what of the batch a refusal needs to know. */
-struct before {
-	uint64_t posted, outstanding;
-	uint32_t unsignaled, last_signaled, seen, peak, peak_sge, peak_inline;
-	struct hot_wr batch;
-};
-
-static OUT_OF_LINE int batch_refused(struct qp_record *r, const struct before *b, int rc)
+/* A batch was taken that had an SGE, so that another one raises no peak: set_sge need not be seen any more. */
+static void one_sge_is_known(struct ibv_qp_ex *qp, const struct hot_wr *batch)
 {
-	STORE(r->post_send_posted, b->posted);
-	if (LOAD(r->mixed)) {
-		STORE(r->post_unsignaled, b->unsignaled);
-		STORE(r->post_last_signaled, b->last_signaled);
-		STORE(r->post_seen_other, b->seen);
+	if (batch->widest && qp->wr_set_sge == guarded_set_sge)
+		__atomic_store_n(&qp->wr_set_sge, batch->real->set_sge, __ATOMIC_RELAXED);
+}
+
+/* The owner's batch, whatever it is. The record may not be touched by others' failures meanwhile: what is taken back is
+ * what was added. */
+static SHORT_PATH int complete_somehow(struct ibv_qp_ex *qp, struct hot_wr *w)
+{
+	struct hot_wr batch = *w;
+	struct qp_record *r;
+	uint64_t outstanding, posted;
+	bool mixed;
+	int rc;
+
+	if (unlikely(!is_ours(w))) {
+		forget_batch(w);
+		return batch.real->complete(qp);
 	}
-	STORE(r->post_send_peak, b->peak);
-	STORE(r->post_send_peak_sge, cut16(b->peak_sge));
-	STORE(r->post_send_peak_inline, cut16(b->peak_inline));
-	count_batch_refusal(r, &b->batch, b->outstanding, rc);
+	if (!owns(&w->hot->send_owner) && !become_owner(&w->hot->send_owner))
+		return complete_as_other(w, qp);
+	r = w->hot->record;
+	mixed = is_mixed(w->hot);
+	if (w->last_signaled)
+		put_last_signaled(w);
+	posted = LOAD(r->post_send_posted);
+	STORE(r->post_send_posted, posted + batch.requests);
+	STORE(r->post_unsignaled, LOAD(r->post_unsignaled) + batch.unsignaled);
+	outstanding =
+		posted + batch.requests + LOAD(r->other_send_posted) - sends_retired(r, mixed);
+	forget_batch(w);
+	rc = batch.real->complete(qp);
+	if (unlikely(rc)) {
+		STORE(r->post_send_posted, LOAD(r->post_send_posted) - batch.requests);
+		STORE(r->post_unsignaled, LOAD(r->post_unsignaled) - batch.unsignaled);
+		count_batch_refusal(r, &batch, outstanding, rc);
+		return rc;
+	}
+	if (batch.last_signaled) {
+		STORE(r->post_last_signaled, (uint32_t)posted + batch.last_signaled);
+		STORE(r->post_seen_other, (uint32_t)LOAD(r->other_send_posted));
+	}
+	if ((int64_t)outstanding > (int64_t)LOAD(r->post_send_peak))
+		STORE(r->post_send_peak, (uint32_t)outstanding);
+	if (batch.widest > LOAD(r->post_send_peak_sge))
+		STORE(r->post_send_peak_sge, cut16(batch.widest));
+	if (batch.inlined > LOAD(r->post_send_peak_inline))
+		STORE(r->post_send_peak_inline, cut16(batch.inlined));
+	one_sge_is_known(qp, &batch);
 	return rc;
 }
 
-static ALWAYS_INLINE void record_signals(struct qp_record *r, const struct hot_wr *w,
-					 struct before *b)
+static OUT_OF_LINE int batch_refused(struct hot_wr *w, uint64_t counts, int rc)
 {
-	b->unsignaled = LOAD(r->post_unsignaled);
-	b->last_signaled = LOAD(r->post_last_signaled);
-	b->seen = LOAD(r->post_seen_other);
-	STORE(r->post_unsignaled, b->unsignaled + w->unsignaled);
-	if (w->last_signaled) {
-		STORE(r->post_last_signaled, (uint32_t)b->posted + w->last_signaled);
-		STORE(r->post_seen_other, (uint32_t)LOAD(r->other_send_posted));
-	}
+	const struct hot_wr batch = { .counts = counts };
+	struct qp_record *r = w->hot->record;
+	uint64_t outstanding = record_send_outstanding(r);
+
+	STORE(r->post_send_posted, LOAD(r->post_send_posted) - batch.requests);
+	STORE(r->post_unsignaled, LOAD(r->post_unsignaled) - batch.unsignaled);
+	count_batch_refusal(r, &batch, outstanding, rc);
+	return rc;
+}
+
+/*
+ * The owner's batch that raises no peak, on a queue that is not mixed, or is and nobody else posts to it. What is needed
+ * only when it fails is kept as in send.c.
+ */
+static SHORT_PATH int complete_mixed(struct ibv_qp_ex *qp, struct hot_wr *w)
+{
+	struct qp_record *r = w->hot->record;
+	struct hot_wr *volatile kept_w = w;
+	volatile uint64_t kept_counts;
+	uint64_t posted = READ64(r->post_send_posted) + w->requests;
+	uint32_t unsignaled = w->unsignaled;
+	int rc;
+
+	if (unlikely(READ8(w->hot->mode) != MODE_MIXED ||
+		     (int64_t)(posted - READ64(r->poll_send_retired)) >
+			     (int64_t)READ32(r->post_send_peak)))
+		return complete_somehow(qp, w);
+	if (likely(w->last_signaled))
+		ring_put(w->hot, (uint32_t)posted - READ32(r->post_unsignaled) - unsignaled - 1,
+			 READ64(r->post_send_posted) + w->last_signaled);
+	WRITE64(r->post_send_posted, posted);
+	WRITE32(r->post_unsignaled, READ32(r->post_unsignaled) + unsignaled);
+	kept_counts = w->counts;
+	w->counts = 0;
+	w->last_signaled = 0;
+	rc = w->real->complete(qp);
+	return likely(!rc) ? rc : batch_refused(kept_w, kept_counts, rc);
+}
+
+static SHORT_PATH int complete_plain(struct ibv_qp_ex *qp, struct hot_wr *w)
+{
+	struct qp_record *r = w->hot->record;
+	struct hot_wr *volatile kept_w = w;
+	volatile uint64_t kept_requests;
+	uint64_t posted = READ64(r->post_send_posted) + w->requests;
+	int rc;
+
+	if (unlikely((int64_t)(posted + READ64(r->other_send_posted) -
+			       READ64(r->poll_send_completions) -
+			       READ64(r->other_send_completions)) >
+		     (int64_t)READ32(r->post_send_peak)))
+		return complete_somehow(qp, w);
+	WRITE64(r->post_send_posted, posted);
+	kept_requests = w->requests;
+	w->requests = 0;
+	rc = w->real->complete(qp);
+	return likely(!rc) ? rc : batch_refused(kept_w, kept_requests, rc);
+}
+
+static OUT_OF_LINE int complete_found_later(struct ibv_qp_ex *qp)
+{
+	return complete_somehow(qp, wr_of(qp));
 }
 
 /* Takes the place of ibv_qp_ex.wr_complete: man ibv_wr_complete. */
 static int guarded_complete(struct ibv_qp_ex *qp)
 {
-	struct hot_wr *w = wr_of(qp);
-	struct qp_record *r;
-	struct before b;
-	bool mixed;
-	int rc;
+	struct hot_wr *w = lookup_first(&wrs, offsetof(struct hot_wr, qp), (uintptr_t)qp);
 
-	if (unlikely(!is_ours(w)))
-		return w->real->complete(qp);
-	if (unlikely(!owns(&w->hot->send_owner)) && !become_owner(&w->hot->send_owner))
-		return complete_as_other(w, qp);
-	r = w->hot->record;
-	mixed = LOAD(w->hot->mixed);
-	b.batch.requests = w->requests;
-	b.batch.widest = w->widest;
-	b.batch.inlined = w->inlined;
-	b.posted = LOAD(r->post_send_posted);
-	STORE(r->post_send_posted, b.posted + w->requests);
-	if (mixed)
-		record_signals(r, w, &b);
-	b.outstanding =
-		b.posted + w->requests + LOAD(r->other_send_posted) - sends_retired(r, mixed);
-	if (unlikely((int64_t)b.outstanding < 0))
-		b.outstanding = 0;
-	b.peak = LOAD(r->post_send_peak);
-	if (b.outstanding > b.peak)
-		STORE(r->post_send_peak, (uint32_t)b.outstanding);
-	b.peak_sge = LOAD(r->post_send_peak_sge);
-	if (w->widest > b.peak_sge)
-		STORE(r->post_send_peak_sge, cut16(w->widest));
-	b.peak_inline = LOAD(r->post_send_peak_inline);
-	if (w->inlined > b.peak_inline)
-		STORE(r->post_send_peak_inline, cut16(w->inlined));
-	rc = w->real->complete(qp);
-	return likely(!rc) ? rc : batch_refused(r, &b, rc);
+	if (unlikely(!w))
+		return complete_found_later(qp);
+	if (unlikely(!owns(&w->hot->send_owner) || w->sizes))
+		return complete_somehow(qp, w);
+	if (unlikely(READ8(w->hot->mode) & MODE_MIXED))
+		return complete_mixed(qp, w);
+	return complete_plain(qp, w);
 }
 
 /* --- putting them in --- */
@@ -343,7 +482,6 @@ static struct wr_functions functions_of(const struct ibv_qp_ex *qp)
 		.set_inline_data_list = qp->wr_set_inline_data_list,
 		.set_sge = qp->wr_set_sge,
 		.set_sge_list = qp->wr_set_sge_list,
-		.start = qp->wr_start,
 		.complete = qp->wr_complete,
 		.abort = qp->wr_abort,
 	};
@@ -394,7 +532,6 @@ static void put_in(struct ibv_qp_ex *qp)
 		qp->wr_set_sge = guarded_set_sge;
 	if (qp->wr_set_sge_list)
 		qp->wr_set_sge_list = guarded_set_sge_list;
-	qp->wr_start = guarded_start;
 	qp->wr_complete = guarded_complete;
 	qp->wr_abort = guarded_abort;
 }
@@ -405,7 +542,7 @@ bool wr_hook(struct hot_qp *h, struct ibv_qp_ex *qp)
 	const struct wr_functions *real = shared_set(&f);
 	struct hot_wr *w;
 
-	if (!real || !f.start || !f.complete || !f.abort)
+	if (!real || !f.complete || !f.abort)
 		return false;
 	if (wrs.table == &lookup_no_table && !lookup_init(&wrs))
 		return false;
@@ -438,8 +575,6 @@ void wr_hook_again(struct ibv_qp *qp)
 	f = *w->real;
 	if (ex->wr_complete != guarded_complete)
 		f.complete = ex->wr_complete;
-	if (ex->wr_start != guarded_start)
-		f.start = ex->wr_start;
 	if (ex->wr_abort != guarded_abort)
 		f.abort = ex->wr_abort;
 	real = shared_set(&f);

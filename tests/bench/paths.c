@@ -415,6 +415,15 @@ static void mix_all(void *arg)
 		do_post_send(c);
 		after_unsignaled(c);
 	}
+	for (unsigned int i = 0; i < 2; i++) {
+		ibv_wr_start(c->b->wr);
+		c->b->wr->wr_flags = i ? IBV_SEND_SIGNALED : 0;
+		ibv_wr_rdma_write(c->b->wr, c->b->mr->rkey, (uintptr_t)c->b->buf + 4096);
+		ibv_wr_set_sge(c->b->wr, c->b->mr->lkey, (uintptr_t)c->b->buf, 8);
+		if (ibv_wr_complete(c->b->wr))
+			die("wr_complete");
+	}
+	after_wr(c);
 }
 
 static const struct path paths[] = {
@@ -437,7 +446,10 @@ static const struct path paths[] = {
 	{ "post_send mixed 32", before_mixed32, do_post_send, after_mixed32, false },
 	{ "post_send 1 after unsignaled", before_one, do_post_send, after_one, false },
 	{ "poll_cq 1 after unsignaled", before_poll1, do_poll, none, true },
+	{ "post_send 1, inline, after unsignaled", before_inline, do_post_send, after_one, false },
 	{ "poll_cq 32 after unsignaled", before_poll32, do_poll, none, true },
+	{ "ibv_wr_* 1 after unsignaled", none, do_wr, after_wr, false },
+	{ "extended poll 1 after unsignaled", before_poll_ex, do_poll_ex, none, false },
 };
 
 static int by_value(const void *a, const void *b)
