@@ -135,8 +135,8 @@ static ALWAYS_INLINE int post(struct hot_qp *h, struct ibv_qp *qp, struct ibv_re
 
 	summarize(wr, &s);
 	s.sges = NULL;
-	if (unlikely(s.requests > 1 && (s.widest > LOAD(r->post_recv_peak_sge) ||
-					s.widest > LOAD(r->other_recv_peak_sge))))
+	if (unlikely(s.requests > 1 && s.widest > (owner ? LOAD(r->post_recv_peak_sge)
+							 : LOAD(r->other_recv_peak_sge))))
 		note_steps(wr, &s, &sges);
 	if (owner) {
 		posted = LOAD(r->post_recv_posted) + s.requests;
@@ -274,7 +274,7 @@ static ALWAYS_INLINE int post_srq(struct hot_srq *h, struct ibv_srq *srq, struct
 	summarize(wr, &s);
 	s.sges = NULL;
 	if (unlikely(s.requests > 1 &&
-		     (s.widest > LOAD(r->post_peak_sge) || s.widest > LOAD(r->other_peak_sge))))
+		     s.widest > (owner ? LOAD(r->post_peak_sge) : LOAD(r->other_peak_sge))))
 		note_steps(wr, &s, &sges);
 	if (owner) {
 		posted = LOAD(r->post_posted) + s.requests;

@@ -203,12 +203,12 @@ static OUT_OF_LINE int send_ended(struct hot_qp *h, struct sent *s, int rc, stru
 
 /* --- any list, any thread --- */
 
-static bool would_rise(const struct qp_record *r, const struct sent *s)
+static ALWAYS_INLINE bool would_rise(const struct qp_record *r, const struct sent *s, bool owner)
 {
-	return s->widest > LOAD(r->post_send_peak_sge) ||
-	       s->widest > LOAD(r->other_send_peak_sge) ||
-	       s->inlined > LOAD(r->post_send_peak_inline) ||
-	       s->inlined > LOAD(r->other_send_peak_inline);
+	return owner ? s->widest > LOAD(r->post_send_peak_sge) ||
+			       s->inlined > LOAD(r->post_send_peak_inline)
+		     : s->widest > LOAD(r->other_send_peak_sge) ||
+			       s->inlined > LOAD(r->other_send_peak_inline);
 }
 
 static OUT_OF_LINE void note_steps(const struct ibv_send_wr *wr, struct steps *sges,
@@ -234,7 +234,7 @@ static ALWAYS_INLINE int send_list(struct hot_qp *h, struct ibv_qp *qp, struct i
 
 	summarize(wr, &s);
 	s.sges = s.inlines = NULL;
-	if (unlikely(s.requests > 1 && would_rise(r, &s))) {
+	if (unlikely(s.requests > 1 && would_rise(r, &s, owner))) {
 		note_steps(wr, &sges, &inlines);
 		s.sges = &sges;
 		s.inlines = &inlines;
