@@ -35,6 +35,7 @@ char *memory;
 struct ibv_device_attr device_attr;
 
 static uint8_t port = 1;
+static struct ibv_ah *ah; /* of ourselves; made when a datagram needs it */
 static int gid_index;
 static struct end *ends[MOST_ENDS];
 static struct shared_queue *srqs[MOST_ENDS];
@@ -113,6 +114,7 @@ void device_begin(void)
 
 void device_end(void)
 {
+	need(!ah || !ibv_destroy_ah(ah), "destroy_ah");
 	need(!ibv_dereg_mr(mr), "dereg_mr");
 	need(!ibv_dealloc_pd(pd), "dealloc_pd");
 	need(!ibv_close_device(context), "close_device");
@@ -277,12 +279,12 @@ static void to_init(struct end *e)
 	need(!errno, "INIT");
 }
 
-static void address(struct ibv_ah_attr *ah)
+static void address(struct ibv_ah_attr *to)
 {
-	*ah = (struct ibv_ah_attr){ .is_global = 1, .port_num = port };
-	ah->grh.sgid_index = (uint8_t)gid_index;
-	ah->grh.hop_limit = 1;
-	errno = ibv_query_gid(context, port, gid_index, &ah->grh.dgid);
+	*to = (struct ibv_ah_attr){ .is_global = 1, .port_num = port };
+	to->grh.sgid_index = (uint8_t)gid_index;
+	to->grh.hop_limit = 1;
+	errno = ibv_query_gid(context, port, gid_index, &to->grh.dgid);
 	need(!errno, "GID of index %d", gid_index);
 }
 
@@ -553,7 +555,6 @@ static int call(struct call c, bool *begun)
 
 static struct ibv_ah *own_address(void)
 {
-	static struct ibv_ah *ah;
 	struct ibv_ah_attr attr;
 
 	if (!ah) {
