@@ -22,19 +22,16 @@ struct found_object {
 	unsigned long long rest[12];
 };
 
+static struct real real_find_object SOUGHT_EARLY = { "_dl_find_object", NULL, NULL };
+
 static bool module_by_loader(const void *address, char *buf, size_t size, uintptr_t *base)
 {
-	static _Atomic(void *) find_object;
-	static _Atomic bool looked;
 	struct found_object found;
-	int (*find)(void *, struct found_object *);
+	int (*find)(void *, struct found_object *) =
+		(int (*)(void *, struct found_object *))atomic_load_explicit(
+			&real_find_object.address, memory_order_relaxed);
 	struct text t;
 
-	if (!looked) {
-		find_object = real_libc("_dl_find_object");
-		looked = true;
-	}
-	find = (int (*)(void *, struct found_object *))find_object;
 	if (!find || find((void *)(uintptr_t)address, &found))
 		return false;
 	if (base)

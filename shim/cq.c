@@ -162,7 +162,7 @@ static struct ibv_cq *creation_end(struct creation *c, struct ibv_cq *cq, int be
 	return cq;
 }
 
-static struct real real_create = { "ibv_create_cq", "IBVERBS_1.1", NULL };
+static struct real real_create SOUGHT_EARLY = { "ibv_create_cq", "IBVERBS_1.1", NULL };
 
 /* man ibv_create_cq. */
 INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
@@ -280,7 +280,7 @@ static void resized(struct guard *g, const struct ibv_cq *cq, uint32_t requested
 	atomic_store_explicit(&r->bookkeeping_bytes, bytes.bookkeeping, memory_order_relaxed);
 }
 
-static struct real real_resize = { "ibv_resize_cq", "IBVERBS_1.1", NULL };
+static struct real real_resize SOUGHT_EARLY = { "ibv_resize_cq", "IBVERBS_1.1", NULL };
 
 /* man ibv_resize_cq. */
 INTERPOSED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
@@ -305,7 +305,7 @@ INTERPOSED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return rc;
 }
 
-static struct real real_destroy = { "ibv_destroy_cq", "IBVERBS_1.1", NULL };
+static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_cq", "IBVERBS_1.1", NULL };
 
 /* man ibv_destroy_cq. Out of the table before the call, as in ibv_destroy_qp. */
 INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)

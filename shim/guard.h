@@ -128,9 +128,9 @@ struct hot_qp {
 	uint16_t *ring;	    /* position after each signaled request, mod 2^16; NULL: QP_SIG_ALL */
 	uint32_t ring_mask; /* slots - 1 */
 	_Atomic uint8_t mixed; /* QUEUE_* */
-	uint8_t flags;	      /* those of the record */
-	uint8_t order;	      /* of the ring, see memory.h */
-	_Atomic uint8_t mode; /* MODE_*, or-ed to send_flags to choose a path */
+	uint8_t flags;	       /* those of the record */
+	uint8_t order;	       /* of the ring, see memory.h */
+	_Atomic uint8_t mode;  /* MODE_*, or-ed to send_flags to choose a path */
 };
 static_assert(sizeof(struct hot_qp) == 64, "one cache line");
 

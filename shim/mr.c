@@ -56,11 +56,11 @@ static struct ibv_mr *registration_end(struct guard *g, struct ibv_mr *mr, void 
 	return mr;
 }
 
-static struct real real_reg_mr = { "ibv_reg_mr", "IBVERBS_1.1", NULL };
-static struct real real_reg_mr_iova = { "ibv_reg_mr_iova", "IBVERBS_1.7", NULL };
-static struct real real_reg_mr_iova2 = { "ibv_reg_mr_iova2", "IBVERBS_1.8", NULL };
-static struct real real_reg_dmabuf_mr = { "ibv_reg_dmabuf_mr", "IBVERBS_1.12", NULL };
-static struct real real_dereg_mr = { "ibv_dereg_mr", "IBVERBS_1.1", NULL };
+static struct real real_reg_mr SOUGHT_EARLY = { "ibv_reg_mr", "IBVERBS_1.1", NULL };
+static struct real real_reg_mr_iova SOUGHT_EARLY = { "ibv_reg_mr_iova", "IBVERBS_1.7", NULL };
+static struct real real_reg_mr_iova2 SOUGHT_EARLY = { "ibv_reg_mr_iova2", "IBVERBS_1.8", NULL };
+static struct real real_reg_dmabuf_mr SOUGHT_EARLY = { "ibv_reg_dmabuf_mr", "IBVERBS_1.12", NULL };
+static struct real real_dereg_mr SOUGHT_EARLY = { "ibv_dereg_mr", "IBVERBS_1.1", NULL };
 
 static struct ibv_mr *refuse(int error)
 {

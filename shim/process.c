@@ -16,6 +16,7 @@
 #include "guard.h"
 #include "log.h"
 #include "memory.h"
+#include "real.h"
 #include "sys.h"
 #include "../policy/text.h"
 
@@ -381,6 +382,8 @@ struct guard *guard_enter(void)
 
 		bypass = value && !strcmp(value, "off") ? 1 : 2;
 	}
+	if (bypass == 2)
+		real_find_early();
 	g = bypass == 1 ? NULL : begin_once();
 	errno = saved;
 	return g;

@@ -304,7 +304,7 @@ static struct ibv_qp *creation_end(struct creation *c, struct ibv_qp *qp, struct
 	return qp;
 }
 
-static struct real real_create = { "ibv_create_qp", "IBVERBS_1.1", NULL };
+static struct real real_create SOUGHT_EARLY = { "ibv_create_qp", "IBVERBS_1.1", NULL };
 
 /* man ibv_create_qp. */
 INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -450,7 +450,7 @@ static void state_changed(struct qp_record *r, enum ibv_qp_state to)
 	atomic_store_explicit(&r->qp_state, (uint8_t)to, memory_order_relaxed);
 }
 
-static struct real real_modify = { "ibv_modify_qp", "IBVERBS_1.1", NULL };
+static struct real real_modify SOUGHT_EARLY = { "ibv_modify_qp", "IBVERBS_1.1", NULL };
 
 /* man ibv_modify_qp. */
 INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
@@ -506,7 +506,7 @@ static void destroyed(struct guard *g, const struct ibv_qp *shadow, struct hot_q
 	hot_give(g, h, 2);
 }
 
-static struct real real_destroy = { "ibv_destroy_qp", "IBVERBS_1.1", NULL };
+static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_qp", "IBVERBS_1.1", NULL };
 
 /* man ibv_destroy_qp. Out of the tables before the call: its address and number may serve another QP as
  * soon as the provider lets go of them. */

@@ -64,7 +64,10 @@ void *real_find_in(struct real *r, const char *library)
 	return address;
 }
 
-void *real_libc(const char *name)
+extern struct real __start_sought_early[], __stop_sought_early[];
+
+void real_find_early(void)
 {
-	return dlsym ? dlsym(RTLD_DEFAULT, name) : NULL;
+	for (struct real *r = __start_sought_early; r < __stop_sought_early; r++)
+		real_find(r);
 }

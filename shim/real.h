@@ -11,15 +11,22 @@
 
 /* One function: `name` at `version`, or at any version when that is NULL. */
 struct real {
-	const char *name, *version;
+	_Alignas(32) const char *name; /* 32 bytes each, without gaps in a section */
+	const char *version;
 	_Atomic(void *) address;
 };
+
+/*
+ * All that are marked so are looked up by real_find_early. A lookup waits for the loader's lock, which
+ * a constructor may hold while it waits for the thread that makes a verbs call, or for one that
+ * waits for guard->lock: so it comes early, and never under that lock.
+ */
+#define SOUGHT_EARLY __attribute__((section("sought_early"), used))
+void real_find_early(void);
 
 /* Its address, or NULL when libibverbs is not loaded or has none. Any thread; errno is kept. */
 void *real_find(struct real *r);
 /* The same in the library of that name alone, if it is loaded. */
 void *real_find_in(struct real *r, const char *library);
-/* A libc function that may be newer than the oldest libc we run on, or NULL. */
-void *real_libc(const char *name);
 
 #endif

@@ -194,7 +194,7 @@ static struct ibv_srq *creation_end(struct creation *c, struct ibv_srq *srq,
 	return srq;
 }
 
-static struct real real_create = { "ibv_create_srq", "IBVERBS_1.1", NULL };
+static struct real real_create SOUGHT_EARLY = { "ibv_create_srq", "IBVERBS_1.1", NULL };
 
 /* man ibv_create_srq. */
 INTERPOSED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
@@ -272,7 +272,7 @@ static void resized(struct guard *g, const struct ibv_srq *srq, uint32_t max_wr)
 	atomic_store_explicit(&r->bookkeeping_bytes, bytes.bookkeeping, memory_order_relaxed);
 }
 
-static struct real real_modify = { "ibv_modify_srq", "IBVERBS_1.1", NULL };
+static struct real real_modify SOUGHT_EARLY = { "ibv_modify_srq", "IBVERBS_1.1", NULL };
 
 /* man ibv_modify_srq. */
 INTERPOSED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask)
@@ -306,7 +306,7 @@ static void discard_outstanding(struct srq_record *r)
 	atomic_fetch_add_explicit(&r->discarded, outstanding, memory_order_relaxed);
 }
 
-static struct real real_destroy = { "ibv_destroy_srq", "IBVERBS_1.1", NULL };
+static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_srq", "IBVERBS_1.1", NULL };
 
 /* man ibv_destroy_srq. Out of the table before the call, as in ibv_destroy_qp. */
 INTERPOSED int ibv_destroy_srq(struct ibv_srq *srq)

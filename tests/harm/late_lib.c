@@ -45,7 +45,7 @@ __attribute__((constructor)) static void early(void)
 		return;
 	pd = ibv_alloc_pd(context);
 	cq = ibv_create_cq(context, 16, NULL, NULL, 0);
-	make_one("constructor");
+	/* with all that is still to be looked up */
 	if (!pthread_create(&thread, NULL, on_thread, "thread of the constructor"))
 		pthread_join(thread, NULL);
 }

@@ -47,7 +47,6 @@ words=(
 	"open forkrace 5"
 	"open cancel 5 qps 2 drop"
 	"library $QPG_BUILD/tests/harm/.libs/late_lib.so open pair send 5 drop"
-	"open overfill"
 	"open pair overfill exit 3"
 )
 
