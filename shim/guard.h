@@ -125,7 +125,8 @@ struct hot_qp {
 		_Atomic(void *) recv_owner;
 		struct hot_srq *srq; /* QP_HAS_SRQ */
 	};
-	uint16_t *ring;	    /* position after each signaled request, mod 2^16; NULL: QP_SIG_ALL */
+	uint16_t *ring;	    /* position after each signaled request, mod 2^16 (wide: 2^32);
+			       NULL: QP_SIG_ALL */
 	uint32_t ring_mask; /* slots - 1 */
 	_Atomic uint8_t mixed; /* QUEUE_* */
 	uint8_t flags;	       /* those of the record */

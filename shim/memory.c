@@ -105,7 +105,8 @@ uint16_t *ring_take(struct rings *r, unsigned int order)
 	void **ring = r->free[order];
 
 	if (!ring)
-		return carve((char **)&r->next, (char **)&r->end, sizeof(uint16_t) << order,
+		return carve((char **)&r->next, (char **)&r->end,
+			     (order < RING_WIDE ? sizeof(uint16_t) : sizeof(uint32_t)) << order,
 			     RING_CHUNK, memory_map);
 	r->free[order] = *ring;
 	return (uint16_t *)ring;

@@ -31,8 +31,10 @@ void *pool_take_kept(struct pool *p, size_t bytes); /* of memory that a child fi
  * link lies in its last word. */
 void pool_give(struct pool *p, size_t bytes, void *object);
 
-/* Rings of uint16_t, 2^order of them, untouched (not resident) until written. Under guard->lock. */
+/* Rings of uint16_t, 2^order of them, from RING_WIDE on of uint32_t; untouched (not resident) until
+ * written. Under guard->lock. */
 #define RING_ORDERS 32
+#define RING_WIDE   16
 struct rings {
 	void *free[RING_ORDERS];
 	char *next, *end;

@@ -54,7 +54,7 @@ OUT_OF_LINE void become_mixed(struct hot_qp *h)
 	if (posted - completed > h->ring_mask)
 		completed = posted - h->ring_mask;
 	for (uint64_t n = completed; n != posted; n++)
-		ring_put(h, (uint32_t)n, n + 1);
+		ring_place(h, (uint32_t)n, n + 1);
 	while (retired < completed &&
 	       !atomic_compare_exchange_weak(&r->other_send_retired, &retired, completed))
 		;
@@ -63,7 +63,7 @@ OUT_OF_LINE void become_mixed(struct hot_qp *h)
 	atomic_store_explicit(&r->mixed, 1, memory_order_release);
 	bits = QUEUE_MIXED | QUEUE_APART;
 	/* the short paths tell positions that are 2^16 apart by nothing */
-	if (h->ring_mask >= 1u << 15)
+	if (ring_is_wide(h))
 		bits |= QUEUE_SHARED;
 	bits |= atomic_fetch_or_explicit(&h->mixed, bits, memory_order_release);
 	atomic_fetch_or(&h->mode, bits & QUEUE_SHARED ? MODE_MIXED | MODE_SHARED : MODE_MIXED);

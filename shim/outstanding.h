@@ -119,6 +119,35 @@ static ALWAYS_INLINE uint16_t ring_get(const struct hot_qp *h, uint32_t turn)
 	return __atomic_load_n(&h->ring[(turn + 1) & h->ring_mask], __ATOMIC_RELAXED);
 }
 
+/* Of a queue so deep that positions 2^16 apart may be outstanding the slots are wide. The short paths
+ * leave such a queue, once it is mixed, to the general ones, which use these two. */
+static ALWAYS_INLINE bool ring_is_wide(const struct hot_qp *h)
+{
+	return unlikely(h->ring_mask >= (1u << RING_WIDE) - 1);
+}
+
+static ALWAYS_INLINE void ring_place(const struct hot_qp *h, uint32_t turn, uint64_t position)
+{
+	uint32_t *wide = (uint32_t *)(void *)h->ring;
+
+	if (ring_is_wide(h))
+		__atomic_store_n(&wide[(turn + 1) & h->ring_mask], (uint32_t)position,
+				 __ATOMIC_RELAXED);
+	else
+		ring_put(h, turn, position);
+}
+
+/* How many requests lie between the first `from` and the position at a turn. */
+static ALWAYS_INLINE uint32_t ring_distance(const struct hot_qp *h, uint32_t turn, uint64_t from)
+{
+	const uint32_t *wide = (const uint32_t *)(const void *)h->ring;
+
+	if (ring_is_wide(h))
+		return __atomic_load_n(&wide[(turn + 1) & h->ring_mask], __ATOMIC_RELAXED) -
+		       (uint32_t)from;
+	return (uint16_t)(ring_get(h, turn) - (uint16_t)from);
+}
+
 /* How many more signaled requests the ring has room for: what is posted beyond cannot be accepted, and must not
  * take the places of what is outstanding. */
 static ALWAYS_INLINE uint32_t ring_room(const struct hot_qp *h, uint32_t turn)

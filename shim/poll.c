@@ -18,7 +18,7 @@ static void settle(struct hot_qp *h, bool owner)
 {
 	struct qp_record *r = h->record;
 	uint64_t turn, retired, outstanding;
-	uint16_t more;
+	uint32_t more;
 
 	if (owner && (LOAD(h->mixed) & QUEUE_APART))
 		atomic_fetch_and(&h->mixed, (uint8_t)~QUEUE_APART);
@@ -26,7 +26,7 @@ static void settle(struct hot_qp *h, bool owner)
 	turn = LOAD(r->poll_send_completions) + LOAD(r->other_send_completions);
 	retired = sends_retired(r, true);
 	outstanding = LOAD(r->post_send_posted) + LOAD(r->other_send_posted) - retired;
-	more = (uint16_t)(ring_get(h, (uint32_t)turn - 1) - (uint16_t)retired);
+	more = ring_distance(h, (uint32_t)turn - 1, retired);
 	if (unlikely(more > outstanding))
 		more = 0;
 	if (owner)
@@ -59,7 +59,7 @@ static void send_failed(struct hot_qp *h)
 	}
 	retired_apart(h);
 	next = sends_retired(r, true) + 1;
-	if (ring_get(h, (uint32_t)turn) == (uint16_t)next)
+	if (!ring_distance(h, (uint32_t)turn, next))
 		ADD(r->other_send_completions, 1);
 	raise64(&r->other_send_retired, next);
 }

@@ -64,7 +64,8 @@ void *real_find_in(struct real *r, const char *library)
 	return address;
 }
 
-extern struct real __start_sought_early[], __stop_sought_early[];
+extern struct real __start_sought_early[] __attribute__((visibility("hidden")));
+extern struct real __stop_sought_early[] __attribute__((visibility("hidden")));
 
 void real_find_early(void)
 {

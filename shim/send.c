@@ -79,7 +79,7 @@ static ALWAYS_INLINE void place_signaled(const struct hot_qp *h, const struct ib
 		position++;
 		if (wr->send_flags & IBV_SEND_SIGNALED) {
 			if (likely(turn - first_turn < room))
-				ring_put(h, turn, position);
+				ring_place(h, turn, position);
 			turn++;
 			last = position;
 		}
@@ -137,7 +137,7 @@ static void leave_accepted(const struct hot_qp *h, struct sent *s, uint64_t refu
 		signaled = (uint32_t)accepted - s->unsignaled;
 		turn = (uint32_t)first - LOAD(r->post_unsignaled) - LOAD(r->other_unsignaled) +
 		       signaled - 1;
-		s->last_signaled = signaled ? (uint16_t)(ring_get(h, turn) - (uint16_t)first) : 0;
+		s->last_signaled = signaled ? ring_distance(h, turn, first) : 0;
 	}
 	s->requests = accepted;
 	s->outstanding -= refused;

@@ -36,7 +36,7 @@ static ALWAYS_INLINE void put_last_signaled(const struct hot_wr *w)
 
 	turn += w->requests - w->unsignaled - 1;
 	if (ring_room(w->hot, turn))
-		ring_put(w->hot, turn, first + w->last_signaled);
+		ring_place(w->hot, turn, first + w->last_signaled);
 }
 
 /* The queue's first unsignaled request: those of the batch before it were signaled. */

@@ -9,7 +9,8 @@ here=$(cd "$(dirname "$0")" && pwd -P)
 
 export QPG_API=extended
 for run in 'refusals full' 'refusals afterwards' 'refusals sges' 'refusals inline' 'refusals datagrams' \
-	'signals window' 'signals tail' 'signals late' 'signals all_signal' 'signals batches' 'signals both_ways' \
+	'signals window' 'signals tail' 'signals late' 'signals all_signal' 'signals batches' 'signals deep' \
+	'signals both_ways' \
 	'reuse churn' 'reuse reset' 'reuse flush' 'reuse shared'; do
 	fresh
 	# shellcheck disable=SC2086 # two words
