@@ -64,8 +64,7 @@ void *real_find_in(struct real *r, const char *library)
 	return address;
 }
 
-extern struct real __start_sought_early[] __attribute__((visibility("hidden")));
-extern struct real __stop_sought_early[] __attribute__((visibility("hidden")));
+extern struct real __start_sought_early[], __stop_sought_early[];
 
 void real_find_early(void)
 {
