@@ -519,7 +519,12 @@ static void do_seccomp(void)
 				       SYS_ppoll,
 				       SYS_rt_sigprocmask,
 				       SYS_gettid,
-				       SYS_getpid };
+				       SYS_getpid,
+				       /* What libc does for a thread of the device that only begins. */
+				       SYS_set_robust_list,
+				       SYS_rseq,
+				       SYS_sched_getaffinity,
+				       SYS_getrandom };
 	enum { ALLOWED = sizeof(allowed) / sizeof(allowed[0]) };
 	struct sock_filter code[ALLOWED + 3];
 	struct sock_fprog program = { ALLOWED + 3, code };
