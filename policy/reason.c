@@ -16,7 +16,9 @@ static const char *const calls[GUARDED_CALLS] = {
 	[CALL_MODIFY_QP] = "ibv_modify_qp",	[CALL_RESIZE_CQ] = "ibv_resize_cq",
 	[CALL_MODIFY_SRQ] = "ibv_modify_srq",	[CALL_DESTROY_QP] = "ibv_destroy_qp",
 	[CALL_DESTROY_CQ] = "ibv_destroy_cq",	[CALL_DESTROY_SRQ] = "ibv_destroy_srq",
-	[CALL_REG_MR] = "ibv_reg_mr",
+	[CALL_REG_MR] = "ibv_reg_mr",		[CALL_REREG_MR] = "ibv_rereg_mr",
+	[CALL_DEREG_MR] = "ibv_dereg_mr",	[CALL_ALLOC_DM] = "ibv_alloc_dm",
+	[CALL_FREE_DM] = "ibv_free_dm",
 };
 
 static const char *const codes[REASONS] = {

@@ -195,9 +195,21 @@ static json_t *ring_bytes(uint64_t ring, uint64_t bookkeeping, unsigned int basi
 static const char *entry_name(unsigned int entry)
 {
 	static const char *const names[] = {
-		[ENTRY_CREATE_QP] = "create_qp",   [ENTRY_CREATE_QP_EX] = "create_qp_ex",
-		[ENTRY_CREATE_CQ] = "create_cq",   [ENTRY_CREATE_CQ_EX] = "create_cq_ex",
-		[ENTRY_CREATE_SRQ] = "create_srq", [ENTRY_CREATE_SRQ_EX] = "create_srq_ex",
+		[ENTRY_CREATE_QP] = "create_qp",
+		[ENTRY_CREATE_QP_EX] = "create_qp_ex",
+		[ENTRY_CREATE_CQ] = "create_cq",
+		[ENTRY_CREATE_CQ_EX] = "create_cq_ex",
+		[ENTRY_CREATE_SRQ] = "create_srq",
+		[ENTRY_CREATE_SRQ_EX] = "create_srq_ex",
+		[ENTRY_REG_MR] = "reg_mr",
+		[ENTRY_REG_MR_IOVA] = "reg_mr_iova",
+		[ENTRY_REG_MR_IOVA2] = "reg_mr_iova2",
+		[ENTRY_REG_MR_EX] = "reg_mr_ex",
+		[ENTRY_REG_DMABUF_MR] = "reg_dmabuf_mr",
+		[ENTRY_REG_DM_MR] = "reg_dm_mr",
+		[ENTRY_ALLOC_NULL_MR] = "alloc_null_mr",
+		[ENTRY_IMPORT_MR] = "import_mr",
+		[ENTRY_ALLOC_DM] = "alloc_dm",
 	};
 
 	return entry < sizeof(names) / sizeof(names[0]) ? names[entry] : NULL;
@@ -455,6 +467,43 @@ static json_t *totals(const struct model *m)
 	return o;
 }
 
+/* The sizes most used first. */
+static json_t *mr_sizes(const struct state_mrs *r)
+{
+	unsigned int order[STATE_MR_CLASSES], n = model_mr_classes(r, order);
+	json_t *list = json_array(), *o;
+
+	for (unsigned int i = 0; i < n; i++) {
+		o = json_object();
+		set(o, "from", number(mr_class_from(order[i])));
+		set(o, "to", number_or_null(mr_class_to(order[i])));
+		set(o, "registered", number(LOADED(r->sizes[order[i]])));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *mrs(const struct state_mrs *r)
+{
+	json_t *o = json_object(), *library = json_object(), *dm = json_object();
+
+	set(library, "count", number(LOADED(r->library_live)));
+	set(library, "bytes", number(LOADED(r->library_bytes)));
+	set(dm, "count", number(LOADED(r->dms)));
+	set(dm, "peak", number(LOADED(r->peak_dms)));
+	set(dm, "bytes", number(LOADED(r->dm_bytes)));
+	set(dm, "peak_bytes", number(LOADED(r->peak_dm_bytes)));
+	set(o, "count", number(LOADED(r->live)));
+	set(o, "peak", number(LOADED(r->peak)));
+	set(o, "bytes", number(LOADED(r->bytes)));
+	set(o, "peak_bytes", number(LOADED(r->peak_bytes)));
+	set(o, "registered", number(LOADED(r->registered)));
+	set(o, "made_by_libraries", library);
+	set(o, "device_memory", dm);
+	set(o, "sizes", mr_sizes(r));
+	return o;
+}
+
 /* Limits whose use this version of the guard does not count. */
 static bool use_is_counted(unsigned int limit)
 {
@@ -708,7 +757,7 @@ void json_output_process(struct json_output *w, const struct model *m)
 	put_groups(w, m, "groups", KIND_QP, qp_group);
 	put_lists(w, m);
 	put_field(w, "wqs", json_null());
-	put_field(w, "mrs", json_null());
+	put_field(w, "mrs", mrs(&m->header->mrs));
 	put_records(w, m);
 	put_reading(w, m);
 	fprintf(w->out, "%s}%s", line_break(w, "\n    "), w->lines ? "\n" : "");

@@ -368,6 +368,35 @@ bool model_read(struct model *m, struct statefile *f, const char *path)
 	return true;
 }
 
+/* Memory regions. */
+
+unsigned int model_mr_classes(const struct state_mrs *r, unsigned int order[STATE_MR_CLASSES])
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < STATE_MR_CLASSES; i++) {
+		unsigned int at = n;
+
+		if (!LOADED(r->sizes[i]))
+			continue;
+		for (; at && LOADED(r->sizes[order[at - 1]]) < LOADED(r->sizes[i]); at--)
+			order[at] = order[at - 1];
+		order[at] = i;
+		n++;
+	}
+	return n;
+}
+
+uint64_t mr_class_from(unsigned int n)
+{
+	return n ? UINT64_C(1) << (n - 1) : 0;
+}
+
+uint64_t mr_class_to(unsigned int n)
+{
+	return n == STATE_MR_CLASSES - 1 ? UINT64_MAX : n ? (UINT64_C(1) << n) - 1 : 0;
+}
+
 /* Names. */
 
 const struct device_record *model_device(const struct model *m, uint16_t device)

@@ -71,6 +71,12 @@ bool recv_side_absent(unsigned int flags, const struct side_counts *recv);
 /* What holds for the process as a whole: "observe", ... or "mixed". */
 const char *model_action(const struct model *m);
 
+/* The classes of sizes in which MRs were registered, those most used first; returns how many. */
+unsigned int model_mr_classes(const struct state_mrs *r, unsigned int order[STATE_MR_CLASSES]);
+/* Bytes, least and most, of the MRs of a class; UINT64_MAX: no bound. */
+uint64_t mr_class_from(unsigned int n);
+uint64_t mr_class_to(unsigned int n);
+
 #define LOADED(word) atomic_load_explicit(&(word), memory_order_relaxed)
 
 #endif

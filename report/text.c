@@ -326,6 +326,39 @@ static void print_totals(const struct text_output *w, const struct model *m)
 	print_line(w, "", text);
 }
 
+/* "3 MRs (12 registered, peak 5) of 8 MiB (peak 16 MiB), most of 4 KiB to 8 KiB (9)". */
+static void print_mrs(const struct text_output *w, const struct model *m)
+{
+	const struct state_mrs *r = &m->header->mrs;
+	unsigned int order[STATE_MR_CLASSES], n = model_mr_classes(r, order);
+	uint64_t live = LOADED(r->live), dms = LOADED(r->peak_dms);
+	char text[512], b[8][SHOW_BYTES];
+	size_t used;
+
+	if (!n && !dms)
+		return;
+	used = (size_t)snprintf(
+		text, sizeof(text), "%s MR%s (%s registered, peak %s) of %s (peak %s)",
+		show_count(b[0], live), plural(live), show_count(b[1], LOADED(r->registered)),
+		show_count(b[2], LOADED(r->peak)), show_size(b[3], LOADED(r->bytes)),
+		show_size(b[4], LOADED(r->peak_bytes)));
+	if (n && order[0])
+		used += (size_t)snprintf(text + used, sizeof(text) - used,
+					 "; most of %s to %s (%s)",
+					 show_size(b[5], mr_class_from(order[0])),
+					 show_size(b[6], mr_class_to(order[0])),
+					 show_count(b[7], LOADED(r->sizes[order[0]])));
+	if (LOADED(r->library_live))
+		used += (size_t)snprintf(text + used, sizeof(text) - used,
+					 "; %s of them made by libraries for themselves",
+					 show_count(b[5], LOADED(r->library_live)));
+	if (dms)
+		snprintf(text + used, sizeof(text) - used, "; %s of device memory (peak %s)",
+			 show_size(b[5], LOADED(r->dm_bytes)),
+			 show_size(b[6], LOADED(r->peak_dm_bytes)));
+	print_line(w, "memory", text);
+}
+
 /* What the numbers below do not hold. */
 static void print_reservations(const struct text_output *w, const struct model *m)
 {
@@ -855,6 +888,7 @@ void text_output_process(struct text_output *w, const struct model *m)
 	w->refusals += m->post_refusals;
 	print_who(w, m);
 	print_totals(w, m);
+	print_mrs(w, m);
 	print_reservations(w, m);
 	print_groups(w, m);
 	print_qps(w, m);

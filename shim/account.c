@@ -31,7 +31,7 @@ void usage_of(struct guard *g, const struct device *d, struct policy_usage *out)
 	out->used[BUDGET_DEVICE_BYTES] = d ? d->record->bytes + d->reserved_bytes : 0;
 }
 
-static void raise_to(_Atomic uint64_t *peak, uint64_t value)
+void raise_to(_Atomic uint64_t *peak, uint64_t value)
 {
 	if (value > atomic_load_explicit(peak, memory_order_relaxed))
 		atomic_store_explicit(peak, value, memory_order_relaxed);

@@ -172,6 +172,32 @@ void device_learn(struct guard *g, struct ibv_context *context)
 	guard_unlock(g);
 }
 
+static void hook_memory_slots(struct context_slots *s, struct ibv_context *context)
+{
+	struct verbs_context *v;
+
+	v = verbs_get_ctx_op(context, alloc_null_mr);
+	if (v) {
+		s->alloc_null_mr = v->alloc_null_mr;
+		v->alloc_null_mr = guarded_alloc_null_mr;
+	}
+	v = verbs_get_ctx_op(context, reg_dm_mr);
+	if (v) {
+		s->reg_dm_mr = v->reg_dm_mr;
+		v->reg_dm_mr = guarded_reg_dm_mr;
+	}
+	v = verbs_get_ctx_op(context, alloc_dm);
+	if (v) {
+		s->alloc_dm = v->alloc_dm;
+		v->alloc_dm = guarded_alloc_dm;
+	}
+	v = verbs_get_ctx_op(context, free_dm);
+	if (v) {
+		s->free_dm = v->free_dm;
+		v->free_dm = guarded_free_dm;
+	}
+}
+
 /* Only slots that exist in this release of libibverbs and that its provider fills: verbs_get_ctx_op(). */
 static void hook_slots(struct context_hooks *h, struct ibv_context *context)
 {
@@ -180,6 +206,7 @@ static void hook_slots(struct context_hooks *h, struct ibv_context *context)
 	h->create_qp_ex = NULL;
 	h->create_cq_ex = NULL;
 	h->create_srq_ex = NULL;
+	h->slots = (struct context_slots){ 0 };
 	v = verbs_get_ctx_op(context, create_qp_ex);
 	if (v) {
 		h->create_qp_ex = v->create_qp_ex;
@@ -195,6 +222,7 @@ static void hook_slots(struct context_hooks *h, struct ibv_context *context)
 		h->create_srq_ex = v->create_srq_ex;
 		v->create_srq_ex = guarded_create_srq_ex;
 	}
+	hook_memory_slots(&h->slots, context);
 }
 
 static void hook_ops(struct ibv_context *context)

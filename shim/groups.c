@@ -9,12 +9,6 @@
 #include "file.h"
 #include "guard.h"
 
-static void raise_to(_Atomic uint64_t *peak, uint64_t value)
-{
-	if (value > atomic_load_explicit(peak, memory_order_relaxed))
-		atomic_store_explicit(peak, value, memory_order_relaxed);
-}
-
 static uint32_t hash_of(const struct group_key *key)
 {
 	const unsigned char *p = (const unsigned char *)key;

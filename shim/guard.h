@@ -81,7 +81,17 @@ enum { GUARD_READY = 1, GUARD_FAILED = 2 };
 /* process.c; outside struct guard, since a child must be able to look before it has begun. */
 #pragma GCC visibility push(hidden) /* so that they are reached without the GOT */
 extern struct lookup qps_by_address, qps_by_number, cqs, srqs;
+extern struct lookup regions; /* mr.c */
 #pragma GCC visibility pop
+
+/* The provider's functions of further slots of verbs_context; NULL: it has none. */
+struct context_slots {
+	struct ibv_mr *(*alloc_null_mr)(struct ibv_pd *);
+	struct ibv_mr *(*reg_dm_mr)(struct ibv_pd *, struct ibv_dm *, uint64_t, size_t,
+				    unsigned int);
+	struct ibv_dm *(*alloc_dm)(struct ibv_context *, struct ibv_alloc_dm_attr *);
+	int (*free_dm)(struct ibv_dm *);
+};
 
 /* One opened context. Entries are never freed, so that a late call always finds its way on. */
 struct context_hooks {
@@ -91,6 +101,7 @@ struct context_hooks {
 	struct ibv_qp *(*create_qp_ex)(struct ibv_context *, struct ibv_qp_init_attr_ex *);
 	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *, struct ibv_cq_init_attr_ex *);
 	struct ibv_srq *(*create_srq_ex)(struct ibv_context *, struct ibv_srq_init_attr_ex *);
+	struct context_slots slots;
 	char driver[32];
 };
 
@@ -125,9 +136,9 @@ struct hot_qp {
 		_Atomic(void *) recv_owner;
 		struct hot_srq *srq; /* QP_HAS_SRQ */
 	};
-	uint16_t *ring;	    /* position after each signaled request, mod 2^16 (wide: 2^32);
+	uint16_t *ring;	       /* position after each signaled request, mod 2^16 (wide: 2^32);
 			       NULL: QP_SIG_ALL */
-	uint32_t ring_mask; /* slots - 1 */
+	uint32_t ring_mask;    /* slots - 1 */
 	_Atomic uint8_t mixed; /* QUEUE_* */
 	uint8_t flags;	       /* those of the record */
 	uint8_t order;	       /* of the ring, see memory.h */
@@ -204,6 +215,9 @@ void record_end(struct guard *g, enum state_kind kind, void *record);
 void *hot_take(struct guard *g);
 void hot_give(struct guard *g, void *hot, unsigned int keys);
 
+/* owner.c: whether the caller is a library of rdma-core, which makes objects for itself. Under lock. */
+bool made_by_library(struct guard *g, uint16_t caller);
+
 /* account.c: budgets. All under lock. */
 void subject_of(struct guard *g, const struct device *d, unsigned int qp_type, uint16_t caller,
 		struct policy_subject *out);
@@ -213,6 +227,8 @@ void reserve(struct guard *g, enum policy_key limit, int64_t amount);
 void reserve_bytes(struct guard *g, struct device *d, int64_t bytes);
 void charge(struct guard *g, enum policy_key limit, int64_t amount);
 void charge_bytes(struct guard *g, struct device *d, int64_t bytes); /* process and device */
+/* Raises a peak. */
+void raise_to(_Atomic uint64_t *peak, uint64_t value);
 /* One object more or less in the totals. */
 void count_created(_Atomic uint64_t *created, _Atomic uint64_t *live);
 void count_destroyed(_Atomic uint64_t *destroyed, _Atomic uint64_t *live);
@@ -250,6 +266,11 @@ void explain_srq(const struct device *d, uint32_t wr, uint32_t sge, int error,
 struct ibv_qp *guarded_create_qp_ex(struct ibv_context *, struct ibv_qp_init_attr_ex *);
 struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *, struct ibv_cq_init_attr_ex *);
 struct ibv_srq *guarded_create_srq_ex(struct ibv_context *, struct ibv_srq_init_attr_ex *);
+/* mr.c: the same. */
+struct ibv_mr *guarded_alloc_null_mr(struct ibv_pd *);
+struct ibv_mr *guarded_reg_dm_mr(struct ibv_pd *, struct ibv_dm *, uint64_t, size_t, unsigned int);
+struct ibv_dm *guarded_alloc_dm(struct ibv_context *, struct ibv_alloc_dm_attr *);
+int guarded_free_dm(struct ibv_dm *);
 /* The hot records, or NULL for an object made out of our sight. Under lock. */
 struct hot_qp *hot_qp_of(const struct ibv_qp *qp);
 struct hot_cq *hot_cq_of(const struct ibv_cq *cq);

@@ -285,7 +285,7 @@ static void find_program(struct beginning *b)
 static bool make_tables(void)
 {
 	return lookup_init(&qps_by_address) && lookup_init(&qps_by_number) && lookup_init(&cqs) &&
-	       lookup_init(&srqs) && lookup_init_front(&cqs);
+	       lookup_init(&srqs) && lookup_init(&regions) && lookup_init_front(&cqs);
 }
 
 /* Under g->lock, once per process. False without memory: the guard then stays out of the way. */
@@ -335,6 +335,7 @@ static void in_child(void)
 	lookup_wipe(&qps_by_number);
 	lookup_wipe(&cqs);
 	lookup_wipe(&srqs);
+	lookup_wipe(&regions);
 }
 
 static void watch_forks(void)

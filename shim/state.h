@@ -78,7 +78,16 @@ enum entry_point {
 	ENTRY_CREATE_CQ_EX,
 	ENTRY_CREATE_SRQ,
 	ENTRY_CREATE_SRQ_EX,
-	ENTRY_POINTS = 32 /* room */
+	ENTRY_REG_MR,
+	ENTRY_REG_MR_IOVA,
+	ENTRY_REG_MR_IOVA2,
+	ENTRY_REG_MR_EX,
+	ENTRY_REG_DMABUF_MR,
+	ENTRY_REG_DM_MR,
+	ENTRY_ALLOC_NULL_MR,
+	ENTRY_IMPORT_MR,
+	ENTRY_ALLOC_DM,
+	ENTRY_POINTS = 64 /* room */
 };
 
 /* Counts of the process. All words are atomic and may be read at any time. */
@@ -103,6 +112,22 @@ struct state_budget {
 	_Atomic uint64_t refusals; /* would-be refusals under observe included */
 	_Atomic uint32_t action;   /* enum budget_action */
 	uint32_t zero;
+};
+
+/* MRs by size: class n counts those of 2^(n-1) bytes up to 2^n - 1, class 0 those of no bytes, the last
+ * one all that are larger. */
+#define STATE_MR_CLASSES 64
+
+/* Memory regions: sums alone, no record each. A null MR has no bytes. */
+struct state_mrs {
+	_Atomic uint64_t live, peak;
+	_Atomic uint64_t bytes, peak_bytes;
+	_Atomic uint64_t registered; /* ever */
+	/* of those above, what a library registered for itself */
+	_Atomic uint64_t library_live, library_bytes;
+	/* device memory (ibv_alloc_dm), which is none of the process's */
+	_Atomic uint64_t dms, peak_dms, dm_bytes, peak_dm_bytes;
+	_Atomic uint64_t sizes[STATE_MR_CLASSES]; /* registered, by size */
 };
 
 struct state_header {
@@ -144,6 +169,8 @@ struct state_header {
 	char argv0[512];   /* "/a/b\0" or, with args_recorded, all arguments separated by NUL */
 	char labels[1024]; /* "job=train7,rank=3" */
 	char policy_file[512];
+
+	struct state_mrs mrs;
 };
 static_assert(sizeof(struct state_header) <= STATE_HEADER_BYTES, "header");
 

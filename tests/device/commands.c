@@ -91,6 +91,9 @@ static int async_fd(struct context *ctx)
 	return fds[0];
 }
 
+/* The key of a null MR, of which there is one: the library asks nothing when it makes one. */
+#define NULL_KEY 0xfffffe00u
+
 static int get_context(struct context *ctx, struct args *a)
 {
 	struct ib_uverbs_get_context_resp core = { .num_comp_vectors = 8 };
@@ -110,8 +113,10 @@ static int get_context(struct context *ctx, struct args *a)
 		.cmds_supp_uhw =
 			MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH,
 		.eth_min_inline = MLX5_USER_INLINE_MODE_NONE,
+		.comp_mask = MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_DUMP_FILL_MKEY,
 		.log_uar_size = 12,
 		.num_uars_per_page = 1,
+		.dump_fill_mkey = NULL_KEY,
 	};
 	const struct mlx5_ib_alloc_ucontext_req_v2 *req = a->drv_in;
 	int err;
@@ -338,6 +343,36 @@ static int reg_mr(struct context *ctx, struct args *a)
 	return 0;
 }
 
+static int rereg_mr(struct args *a)
+{
+	struct ib_uverbs_rereg_mr_resp r;
+	struct ib_uverbs_rereg_mr req;
+	struct mr *mr;
+	int err;
+
+	if (!ARGS_IN(a, req))
+		return EINVAL;
+	mr = object_get(MR, req.mr_handle);
+	if (!mr || !req.flags || req.flags & IBV_REREG_MR_CHANGE_PD)
+		return EINVAL;
+	if (req.flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		if ((req.start ^ req.hca_va) % PAGE_BYTES)
+			return EINVAL;
+		unpin(&mr->o);
+		err = pin(&mr->o, req.start, req.length);
+		if (err)
+			return err;
+		mr->start = req.start;
+		mr->length = req.length;
+		mr->iova = req.hca_va;
+	}
+	if (req.flags & IBV_REREG_MR_CHANGE_ACCESS)
+		mr->access = req.access_flags;
+	r.lkey = r.rkey = mr->key;
+	args_out(a, &r, sizeof(r));
+	return 0;
+}
+
 static int open_xrcd(struct context *ctx, struct args *a)
 {
 	struct ib_uverbs_open_xrcd_resp r = { 0 };
@@ -387,6 +422,8 @@ static int write_command(struct context *ctx, uint32_t command, struct args *a)
 		return destroy_by_handle(PD, a);
 	case IB_USER_VERBS_CMD_REG_MR:
 		return reg_mr(ctx, a);
+	case IB_USER_VERBS_CMD_REREG_MR:
+		return rereg_mr(a);
 	case IB_USER_VERBS_CMD_DEREG_MR:
 		return destroy_by_handle(MR, a);
 	case IB_USER_VERBS_CMD_OPEN_XRCD:
@@ -429,6 +466,32 @@ static int write_command(struct context *ctx, uint32_t command, struct args *a)
 	}
 }
 
+/* A region of a dmabuf, which nobody can reach: requests that name it end in an error of protection. */
+static int reg_dmabuf_mr(struct context *ctx, struct ib_uverbs_ioctl_hdr *h)
+{
+	struct ib_uverbs_attr *handle = attr_of(h, UVERBS_ATTR_REG_DMABUF_MR_HANDLE);
+	struct ib_uverbs_attr *of = attr_of(h, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE);
+	struct pd *pd = of ? object_get(PD, (uint32_t)of->data) : NULL;
+	struct mr *mr;
+	int err;
+
+	if (!handle || !pd)
+		return EINVAL;
+	mr = fresh(sizeof(*mr));
+	err = object_add(&mr->o, MR, ctx);
+	if (err) {
+		free(mr);
+		return err;
+	}
+	mr->pd = pd;
+	pd->o.users++;
+	mr->key = mr->o.handle << 8;
+	handle->data = mr->o.handle;
+	set_out(h, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, mr->key);
+	set_out(h, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, mr->key);
+	return 0;
+}
+
 static int invoke_write(struct context *ctx, struct ib_uverbs_ioctl_hdr *h, uint32_t *command)
 {
 	struct ib_uverbs_attr *cmd = attr_of(h, UVERBS_ATTR_WRITE_CMD);
@@ -461,6 +524,8 @@ static int native(struct context *ctx, struct ib_uverbs_ioctl_hdr *h)
 		fd->data_s64 = async_fd(ctx);
 		return fd->data_s64 < 0 ? EMFILE : 0;
 	}
+	if (h->object_id == UVERBS_OBJECT_MR && h->method_id == UVERBS_METHOD_REG_DMABUF_MR)
+		return reg_dmabuf_mr(ctx, h);
 	if (h->object_id == MLX5_IB_OBJECT_UAR && h->method_id == MLX5_IB_METHOD_UAR_OBJ_ALLOC)
 		return alloc_uar(ctx, h);
 	if (h->object_id == MLX5_IB_OBJECT_UAR && h->method_id == MLX5_IB_METHOD_UAR_OBJ_DESTROY)

@@ -51,8 +51,8 @@
  * matching. XRC QPs and SRQs are created but carry no data; a RAW_PACKET send
  * completes and goes nowhere. One PSN a message. A peer that lives but is stopped
  * is waited for, only a dead or unready one ends in RETRY_EXC_ERR. A CQ that
- * overflows goes silent. A forked child must open the device anew: its
- * inherited context answers EIO.
+ * overflows goes silent. A region of a dmabuf cannot be reached. A forked child
+ * must open the device anew: its inherited context answers EIO.
  */
 #ifndef MLX5DEV_H
 #define MLX5DEV_H

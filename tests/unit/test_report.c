@@ -723,6 +723,8 @@ START_TEST(the_json_has_the_names_that_others_rely_on)
 	expect_names(first_of(p, "cqs"),
 		     "id device requested_cqe effective_cqe bytes bound_send_wrs bound_recv_wrs "
 		     "completions flushed_unattributed peak_backlog");
+	expect_names(json_object_get(p, "mrs"), "count peak bytes peak_bytes registered "
+						"made_by_libraries device_memory sizes");
 	expect_names(first_of(p, "failures"),
 		     "call device errno requested reason text count first_at last_at");
 }
