@@ -312,6 +312,27 @@ void policy_judge_srq(const struct policy_values *v, const struct policy_usage *
 	judge(&j);
 }
 
+enum policy_key policy_bound(const struct policy_values *v, enum fit_kind kind, bool has_srq,
+			     struct qp_caps *caps)
+{
+	struct policy_verdict verdict = { 0 };
+	struct judgement j = {
+		.values = v,
+		.kind = kind == FIT_QP	 ? QUEUE_QP
+			: kind == FIT_CQ ? QUEUE_CQ
+					 : QUEUE_SRQ,
+		.req = { .caps = *caps, .has_srq = has_srq },
+		.cqe = caps->max_send_wr,
+		.verdict = &verdict,
+	};
+
+	bound_caps(&j);
+	*caps = j.req.caps;
+	if (kind == FIT_CQ)
+		caps->max_send_wr = j.cqe;
+	return verdict.clamped ? verdict.clamped_by : POLICY_KEYS;
+}
+
 void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,
 		     struct policy_verdict *out)
 {

@@ -53,6 +53,11 @@ const struct policy_key_info policy_keys[POLICY_KEYS] = {
 	{ "clamp", "max_inline_data", VALUE_SIZE, NULL, NO_LIMIT,
 	  "most inline data of a send request" },
 	{ "clamp", "max_cqe", VALUE_COUNT, NULL, NO_LIMIT, "most entries of a CQ" },
+	{ "clamp", "to_device", VALUE_WORD, "no|yes", 0,
+	  "whether a request that the device cannot meet becomes the nearest that it can" },
+	{ "clamp", "keep", VALUE_WORD, "sge|depth", KEEP_SGE, "what to_device lowers last" },
+	{ "cq", "check", VALUE_WORD, "off|warn|grow", CQ_CHECK_OFF,
+	  "whether the requests bound to a CQ are held against its size" },
 	{ "state", "keep", VALUE_SECONDS, NULL, 7 * 86400, "how long dead processes are kept" },
 	{ "state", "max_files", VALUE_COUNT, NULL, 1000, "most state files of dead processes" },
 	{ "state", "max_bytes", VALUE_SIZE, NULL, 32 << 20,
@@ -71,9 +76,6 @@ const char *const policy_sections[] = {
 const unsigned int policy_section_count = sizeof(policy_sections) / sizeof(policy_sections[0]);
 
 const struct future_key future_keys[] = {
-	{ "clamp", "to_device" },
-	{ "clamp", "keep" },
-	{ "cq", "check" },
 	{ "measure", "latency" },
 	{ "measure", "sge_histogram" },
 	{ "measure", "durations" },

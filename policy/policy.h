@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "caps.h"
+#include "fit.h"
 #include "geometry.h"
 
 /* Every key of the policy file, in the order of policy_keys[] (keys.c). */
@@ -38,7 +39,10 @@ enum policy_key {
 	CLAMP_MAX_RECV_SGE,
 	CLAMP_MAX_INLINE_DATA,
 	CLAMP_MAX_CQE,
-	STATE_KEEP, /* seconds */
+	CLAMP_TO_DEVICE, /* no, yes */
+	CLAMP_KEEP,	 /* enum fit_keep */
+	CQ_CHECK,	 /* enum cq_check */
+	STATE_KEEP,	 /* seconds */
 	STATE_MAX_FILES,
 	STATE_MAX_BYTES,
 	STATE_GROUP, /* text: group name or number */
@@ -50,6 +54,7 @@ enum policy_key {
 
 enum budget_action { ACTION_OBSERVE, ACTION_REFUSE, ACTION_CLAMP };
 enum log_level { LOG_OFF, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum cq_check { CQ_CHECK_OFF, CQ_CHECK_WARN, CQ_CHECK_GROW };
 
 /* What a section's conditions look at. Absent text is "". All are matched with shell globs. */
 struct policy_subject {
@@ -190,6 +195,11 @@ void policy_judge_cq(const struct policy_values *v, const struct policy_usage *u
 void policy_judge_srq(const struct policy_values *v, const struct policy_usage *use,
 		      const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
 		      uint32_t max_sge, struct policy_verdict *out);
+
+/* The upper bounds of [clamp] on their own, applied to *caps (of a CQ its entries are in max_send_wr, an
+ * SRQ has max_recv_*). Returns the first that lowered something, POLICY_KEYS if none did. */
+enum policy_key policy_bound(const struct policy_values *v, enum fit_kind kind, bool has_srq,
+			     struct qp_caps *caps);
 
 /* A memory registration of `bytes`: budgets mrs and mr_bytes. It cannot be shrunk: action clamp
  * refuses. */

@@ -149,6 +149,16 @@ static void say_observed(struct guard *g, const struct device *d, enum guarded_c
 	log_line(g, LOG_WARN, line);
 }
 
+void note_fitted(struct guard *g, const struct device *d, enum guarded_call call,
+		 const struct policy_verdict *submitted)
+{
+	struct policy_verdict v = *submitted;
+
+	v.clamped_by = CLAMP_TO_DEVICE;
+	atomic_fetch_add_explicit(&g->header->totals.clamped, 1, memory_order_relaxed);
+	say_clamped(g, d, call, &v);
+}
+
 void note_verdict(struct guard *g, const struct device *d, enum guarded_call call, uint16_t caller,
 		  unsigned int qp_type, const struct qp_caps *requested,
 		  const struct policy_verdict *v)

@@ -21,7 +21,9 @@ struct creation {
 	bool extended;	   /* polled by ibv_start_poll */
 	bool tells_qp_num; /* without it completions cannot be told apart */
 	uint32_t requested_cqe;
+	bool fitted; /* [clamp] to_device lowered what is submitted */
 	struct policy_verdict verdict;
+	struct fit fit; /* geometry NULL: the request is not to be fitted */
 };
 
 struct hot_cq *hot_cq_of(const struct ibv_cq *cq)
@@ -36,28 +38,79 @@ static void reserve_cq(struct creation *c, int sign)
 	reserve_bytes(c->guard, c->device, sign * (int64_t)queue_bytes_total(&c->verdict.bytes));
 }
 
+static void look_up(struct creation *c, struct policy_values *values, struct policy_usage *usage)
+{
+	struct policy_subject subject;
+
+	subject_of(c->guard, c->device, 0, c->caller, &subject);
+	policy_resolve(c->guard->policy, &subject, values);
+	usage_of(c->guard, c->device, usage);
+}
+
+/* Budgets for a size that [clamp] has settled, and the room for it. False: refused. */
+static bool hold(struct creation *c, const struct policy_values *values,
+		 const struct policy_usage *usage, uint32_t cqe)
+{
+	policy_judge_cq(values, usage, geometry_for(c->device), facts_of(c->device), cqe,
+			&c->verdict);
+	if (c->verdict.refused)
+		return false;
+	reserve_cq(c, 1);
+	c->fitted = c->fit.geometry && c->verdict.submitted_cqe != c->requested_cqe;
+	return true;
+}
+
+/* The first of what [clamp] to_device submits. */
+static uint32_t first_cqe(struct creation *c, const struct policy_values *values)
+{
+	struct qp_request asked = { .caps = { .max_send_wr = c->requested_cqe } };
+	struct qp_caps caps;
+
+	if (!values->num[CLAMP_TO_DEVICE])
+		return c->requested_cqe;
+	policy_bound(values, FIT_CQ, false, &asked.caps);
+	fit_begin(&c->fit, geometry_for(c->device), FIT_CQ, KEEP_SGE, 0, &asked);
+	caps = asked.caps;
+	fit_next(&c->fit, facts_of(c->device), &caps);
+	return caps.max_send_wr;
+}
+
 static bool creation_begin(struct creation *c)
 {
 	struct guard *g = c->guard;
 	struct qp_caps requested = { .max_send_wr = c->requested_cqe };
-	struct policy_subject subject;
 	struct policy_values values;
 	struct policy_usage usage;
+	bool held;
 
 	device_learn(g, c->context);
 	guard_lock(g);
 	c->device = device_of(g, c->context);
 	c->caller = caller_index(g, c->address);
-	subject_of(g, c->device, 0, c->caller, &subject);
-	policy_resolve(g->policy, &subject, &values);
-	usage_of(g, c->device, &usage);
-	policy_judge_cq(&values, &usage, geometry_for(c->device), facts_of(c->device),
-			c->requested_cqe, &c->verdict);
+	look_up(c, &values, &usage);
+	held = hold(c, &values, &usage, first_cqe(c, &values));
 	note_verdict(g, c->device, CALL_CREATE_CQ, c->caller, 0, &requested, &c->verdict);
-	if (!c->verdict.refused)
-		reserve_cq(c, 1);
 	guard_unlock(g);
-	return !c->verdict.refused;
+	return held;
+}
+
+/* After a refusal, whose room is given back: the next size that [clamp] to_device has, if any. */
+static bool creation_again(struct creation *c, int error)
+{
+	struct policy_values values;
+	struct policy_usage usage;
+	struct qp_caps caps;
+	bool held = false;
+
+	guard_lock(c->guard);
+	reserve_cq(c, -1);
+	if (c->fit.geometry && fit_may_help(error)) {
+		look_up(c, &values, &usage);
+		while (!held && fit_next(&c->fit, facts_of(c->device), &caps))
+			held = hold(c, &values, &usage, caps.max_send_wr);
+	}
+	guard_unlock(c->guard);
+	return held;
 }
 
 static void creation_failed(struct creation *c, int error)
@@ -66,8 +119,7 @@ static void creation_failed(struct creation *c, int error)
 	struct failure_reason why;
 
 	guard_lock(c->guard);
-	reserve_cq(c, -1);
-	explain_cq(c->device, c->verdict.submitted_cqe, error, &why);
+	explain_cq(c->device, c->requested_cqe, error, &why);
 	note_failure(c->guard, c->device, &why, c->caller, 0, &requested);
 	guard_unlock(c->guard);
 }
@@ -132,6 +184,8 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 
 	guard_lock(g);
 	reserve_cq(c, -1);
+	if (c->fitted)
+		note_fitted(g, c->device, CALL_CREATE_CQ, &c->verdict);
 	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
 			  facts_of(c->device), &bytes);
 	count_created(&t->created_cqs, &t->live_cqs);
@@ -148,30 +202,68 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	guard_unlock(g);
 }
 
-/* After the real call, whose errno is still in place; `before` is the application's. */
-static struct ibv_cq *creation_end(struct creation *c, struct ibv_cq *cq, int before)
-{
-	int after = errno;
+/* The arguments of one form of creation. */
+struct arguments {
+	struct ibv_cq *(*create)(struct creation *, struct arguments *); /* the real call, once */
+	void *cq_context;
+	struct ibv_comp_channel *channel;
+	int comp_vector, cqe;
+	struct ibv_cq_init_attr_ex *attr;
+};
 
-	guard_nest(-1);
+/* The real call, again with less as long as [clamp] to_device has something to try. `before` is the application's
+ * errno. */
+static struct ibv_cq *creation_run(struct creation *c, struct arguments *a, int before)
+{
+	int error, first_error = -1;
+	struct ibv_cq *cq;
+
+	do {
+		errno = 0;
+		guard_nest(1);
+		cq = a->create(c, a);
+		error = errno;
+		guard_nest(-1);
+		if (first_error < 0)
+			first_error = error;
+	} while (!cq && creation_again(c, error));
 	if (cq)
 		creation_done(c, cq);
 	else
-		creation_failed(c, after);
-	errno = cq || !after ? before : after;
+		creation_failed(c, first_error);
+	errno = cq || !first_error ? before : first_error;
 	return cq;
 }
 
+/* What the provider is to make: the application's own number where nothing lowers it. */
+static bool is_lowered(const struct creation *c)
+{
+	return c->verdict.submitted_cqe != c->requested_cqe;
+}
+
 static struct real real_create SOUGHT_EARLY = { "ibv_create_cq", "IBVERBS_1.1", NULL };
+
+typedef struct ibv_cq *create_cq_function(struct ibv_context *, int, void *,
+					  struct ibv_comp_channel *, int);
+
+static struct ibv_cq *create_by_symbol(struct creation *c, struct arguments *a)
+{
+	int cqe = is_lowered(c) ? (int)c->verdict.submitted_cqe : a->cqe;
+
+	return ((create_cq_function *)real_find(&real_create))(c->context, cqe, a->cq_context,
+							       a->channel, a->comp_vector);
+}
 
 /* man ibv_create_cq. */
 INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 					struct ibv_comp_channel *channel, int comp_vector)
 {
-	struct ibv_cq *(*create)(struct ibv_context *, int, void *, struct ibv_comp_channel *,
-				 int) =
-		(struct ibv_cq * (*)(struct ibv_context *, int, void *, struct ibv_comp_channel *,
-				     int)) real_find(&real_create);
+	create_cq_function *create = (create_cq_function *)real_find(&real_create);
+	struct arguments a = { .create = create_by_symbol,
+			       .cq_context = cq_context,
+			       .channel = channel,
+			       .comp_vector = comp_vector,
+			       .cqe = cqe };
 	struct creation c = { .guard = guard_enter(),
 			      .address = CALLER(),
 			      .entry = ENTRY_CREATE_CQ,
@@ -189,23 +281,22 @@ INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 		errno = ENOMEM;
 		return NULL;
 	}
-	if (c.verdict.clamped)
-		cqe = (int)c.verdict.submitted_cqe;
-	errno = 0;
-	guard_nest(1);
-	return creation_end(&c, create(context, cqe, cq_context, channel, comp_vector), before);
+	return creation_run(&c, &a, before);
 }
 
 /*
  * The real call with IBV_WC_EX_WITH_QP_NUM added, since without it read_qp_num is a NULL pointer; a provider that
  * refuses is asked again as the application asked. The application's struct is as it was afterwards.
  */
-static struct ibv_cq_ex *create_extended(struct creation *c, struct ibv_cq_init_attr_ex *attr)
+static struct ibv_cq *create_extended(struct creation *c, struct arguments *a)
 {
 	const struct context_hooks *hooks = hooks_of(c->context);
+	struct ibv_cq_init_attr_ex *attr = a->attr;
 	uint64_t wc_flags = attr->wc_flags;
 	struct ibv_cq_ex *cq;
 
+	if (is_lowered(c))
+		attr->cqe = c->verdict.submitted_cqe;
 	c->tells_qp_num = true;
 	attr->wc_flags |= IBV_WC_EX_WITH_QP_NUM;
 	cq = hooks->create_cq_ex(c->context, attr);
@@ -215,7 +306,8 @@ static struct ibv_cq_ex *create_extended(struct creation *c, struct ibv_cq_init_
 		errno = 0;
 		cq = hooks->create_cq_ex(c->context, attr);
 	}
-	return cq;
+	attr->cqe = c->requested_cqe;
+	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
 }
 
 /* Takes the place of verbs_context.create_cq_ex: man ibv_create_cq_ex. */
@@ -228,8 +320,8 @@ struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *context,
 			      .context = context,
 			      .entry = ENTRY_CREATE_CQ_EX,
 			      .extended = true };
-	uint32_t requested = attr->cqe;
-	struct ibv_cq_ex *cq;
+	struct arguments a = { .create = create_extended, .attr = attr };
+	struct ibv_cq *cq;
 	int before = errno;
 
 	if (!hooks || !hooks->create_cq_ex) {
@@ -238,20 +330,13 @@ struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *context,
 	}
 	if (!c.guard || guard_nested())
 		return hooks->create_cq_ex(context, attr);
-	c.requested_cqe = requested;
+	c.requested_cqe = attr->cqe;
 	if (!creation_begin(&c)) {
 		errno = ENOMEM;
 		return NULL;
 	}
-	if (c.verdict.clamped)
-		attr->cqe = c.verdict.submitted_cqe;
-	errno = 0;
-	guard_nest(1);
-	cq = create_extended(&c, attr);
-	creation_end(&c, cq ? ibv_cq_ex_to_cq(cq) : NULL, before);
-	if (c.verdict.clamped)
-		attr->cqe = requested;
-	return cq;
+	cq = creation_run(&c, &a, before);
+	return (struct ibv_cq_ex *)cq;
 }
 
 /* While it was resized the old ring and the new one were both there: the peaks know of that. */

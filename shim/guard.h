@@ -46,7 +46,9 @@ struct device {
 	const struct geometry *geometry;
 	struct device_facts facts; /* what its geometry depends on */
 	bool difference_told;	   /* between model and provider */
-	uint64_t reserved_bytes;   /* by creations under way */
+	/* most inline data that a QP came back with, by type; of unknown types in [0] */
+	uint32_t inline_promised[QP_TYPE_XRC_RECV + 1];
+	uint64_t reserved_bytes; /* by creations under way */
 };
 
 /* What ended keeps its last values until an object needs it; the oldest goes first. */
@@ -236,6 +238,10 @@ void count_destroyed(_Atomic uint64_t *destroyed, _Atomic uint64_t *live);
 void note_verdict(struct guard *g, const struct device *d, enum guarded_call call, uint16_t caller,
 		  unsigned int qp_type, const struct qp_caps *requested,
 		  const struct policy_verdict *v);
+
+/* The same for what [clamp] to_device made of a request, once the provider took it. */
+void note_fitted(struct guard *g, const struct device *d, enum guarded_call call,
+		 const struct policy_verdict *submitted);
 
 /* groups.c: under lock. */
 struct group_key {

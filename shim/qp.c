@@ -21,8 +21,17 @@ struct creation {
 	void *address; /* of the caller */
 	uint16_t caller;
 	uint8_t entry; /* enum entry_point */
+	bool fitted;   /* [clamp] to_device lowered what is submitted */
 	struct qp_request request;
 	struct policy_verdict verdict;
+	struct fit fit; /* geometry NULL: the request is not to be fitted */
+	/* the real call, once; errno is its own */
+	struct ibv_qp *(*create)(struct creation *);
+	struct ibv_pd *pd;
+	union {
+		struct ibv_qp_init_attr *attr;
+		struct ibv_qp_init_attr_ex *attr_ex;
+	};
 };
 
 struct hot_qp *hot_qp_of(const struct ibv_qp *qp)
@@ -63,43 +72,136 @@ static void reserve_qp(struct creation *c, int sign)
 	reserve_bytes(g, c->device, sign * (int64_t)queue_bytes_total(&c->verdict.bytes));
 }
 
+/* The inline data that the program was given before with a QP of this type on this device: what it may
+ * count on. mlx5 leaves what was asked where there is no send queue, and writes nonsense where there is no SGE. */
+static uint32_t *promise_of(struct device *d, uint32_t type)
+{
+	return type < sizeof(d->inline_promised) / sizeof(d->inline_promised[0])
+		       ? &d->inline_promised[type]
+		       : &d->inline_promised[0];
+}
+
+static uint32_t inline_promised(struct device *d, uint32_t type)
+{
+	return d ? *promise_of(d, type) : 0;
+}
+
+static void promise_inline(struct device *d, uint32_t type, const struct qp_caps *given)
+{
+	uint32_t bytes = given->max_inline_data;
+
+	if (d && given->max_send_wr && bytes > *promise_of(d, type) && bytes <= UINT16_MAX)
+		*promise_of(d, type) = bytes;
+}
+
+static void look_up(struct creation *c, struct policy_values *values, struct policy_usage *usage)
+{
+	struct policy_subject subject;
+
+	subject_of(c->guard, c->device, c->request.type, c->caller, &subject);
+	policy_resolve(c->guard->policy, &subject, values);
+	usage_of(c->guard, c->device, usage);
+}
+
+/* Budgets alone, for caps that [clamp] has settled, and the room for them. False: refused. */
+static bool hold(struct creation *c, const struct policy_values *values,
+		 const struct policy_usage *usage, const struct qp_caps *caps)
+{
+	struct qp_request req = c->request;
+
+	req.caps = *caps;
+	policy_judge_qp(values, usage, geometry_for(c->device), facts_of(c->device), &req,
+			&c->verdict);
+	if (c->verdict.refused)
+		return false;
+	reserve_qp(c, 1);
+	c->fitted = c->fit.geometry &&
+		    memcmp(&c->verdict.submitted, &c->request.caps, sizeof(c->request.caps)) != 0;
+	return true;
+}
+
+/* The first of what [clamp] to_device submits; the bounds of [clamp] come before it. */
+static struct qp_caps first_caps(struct creation *c, const struct policy_values *values)
+{
+	struct qp_request bounded = c->request;
+	struct qp_caps caps;
+
+	if (!values->num[CLAMP_TO_DEVICE])
+		return c->request.caps;
+	policy_bound(values, FIT_QP, bounded.has_srq, &bounded.caps);
+	fit_begin(&c->fit, geometry_for(c->device), FIT_QP, (enum fit_keep)values->num[CLAMP_KEEP],
+		  inline_promised(c->device, bounded.type), &bounded);
+	caps = bounded.caps;
+	fit_next(&c->fit, facts_of(c->device), &caps);
+	return caps;
+}
+
 /* Asks policy and holds the room. False: refused, counted and told. */
 static bool creation_begin(struct creation *c)
 {
 	struct guard *g = c->guard;
-	struct policy_subject subject;
 	struct policy_values values;
 	struct policy_usage usage;
+	struct qp_caps caps;
+	bool held;
 
 	device_learn(g, c->context);
 	guard_lock(g);
 	c->device = device_of(g, c->context);
 	c->caller = caller_index(g, c->address);
-	subject_of(g, c->device, c->request.type, c->caller, &subject);
-	policy_resolve(g->policy, &subject, &values);
-	usage_of(g, c->device, &usage);
-	policy_judge_qp(&values, &usage, geometry_for(c->device), facts_of(c->device), &c->request,
-			&c->verdict);
+	look_up(c, &values, &usage);
+	caps = first_caps(c, &values);
+	held = hold(c, &values, &usage, &caps);
 	note_verdict(g, c->device, CALL_CREATE_QP, c->caller, c->request.type, &c->request.caps,
 		     &c->verdict);
-	if (!c->verdict.refused)
-		reserve_qp(c, 1);
 	guard_unlock(g);
-	return !c->verdict.refused;
+	return held;
+}
+
+/* What was submitted, as a request. */
+static struct qp_request submitted(const struct creation *c)
+{
+	struct qp_request r = c->request;
+
+	r.caps = c->verdict.submitted;
+	return r;
+}
+
+/* An attempt failed: its room is given back, the device's limits are known better. Under lock. */
+static void attempt_failed(struct creation *c, int error)
+{
+	struct qp_request r = submitted(c);
+
+	reserve_qp(c, -1);
+	if (c->device)
+		geometry_learn_qp(c->device->geometry, &r, error ? error : EIO, &c->device->facts);
+}
+
+/* After a refusal: the next request that [clamp] to_device has, if there is one. */
+static bool creation_again(struct creation *c, int error)
+{
+	struct policy_values values;
+	struct policy_usage usage;
+	struct qp_caps caps;
+	bool held = false;
+
+	guard_lock(c->guard);
+	attempt_failed(c, error);
+	if (c->fit.geometry && fit_may_help(error)) {
+		look_up(c, &values, &usage);
+		while (!held && fit_next(&c->fit, facts_of(c->device), &caps))
+			held = hold(c, &values, &usage, &caps);
+	}
+	guard_unlock(c->guard);
+	return held;
 }
 
 static void creation_failed(struct creation *c, int error)
 {
 	struct failure_reason why;
-	struct qp_request submitted = c->request;
 
 	guard_lock(c->guard);
-	reserve_qp(c, -1);
-	submitted.caps = c->verdict.submitted;
-	if (c->device)
-		geometry_learn_qp(c->device->geometry, &submitted, error ? error : EIO,
-				  &c->device->facts);
-	explain_qp(c->device, &submitted, error, &why);
+	explain_qp(c->device, &c->request, error, &why);
 	note_failure(c->guard, c->device, &why, c->caller, c->request.type, &c->request.caps);
 	guard_unlock(c->guard);
 }
@@ -130,7 +232,7 @@ static void fill_record(struct creation *c, struct qp_record *r, const struct ib
 	r->requested = c->request.caps;
 	r->submitted = c->verdict.submitted;
 	r->effective = *effective;
-	r->clamped = c->verdict.clamped;
+	r->clamped = c->verdict.clamped || c->fitted;
 	r->created_at = now_ns();
 	r->sq_bytes = saturate32(bytes->sq);
 	r->rq_bytes = saturate32(bytes->rq);
@@ -220,15 +322,14 @@ static void charge_qp(struct guard *g, struct device *d, const struct qp_record 
 static void measure(struct creation *c, const struct qp_caps *effective,
 		    const struct queue_rings *asked, struct queue_bytes *out)
 {
-	struct qp_request submitted = c->request;
+	struct qp_request r = submitted(c);
 
-	submitted.caps = c->verdict.submitted;
-	geometry_qp_bytes(geometry_for(c->device), &submitted, effective, facts_of(c->device), out);
+	geometry_qp_bytes(geometry_for(c->device), &r, effective, facts_of(c->device), out);
 	if (!c->device)
 		return;
-	geometry_learn_qp(c->device->geometry, &submitted, 0, &c->device->facts);
+	geometry_learn_qp(c->device->geometry, &r, 0, &c->device->facts);
 	if (asked)
-		ask_compare(c->guard, c->device, &submitted, asked, out);
+		ask_compare(c->guard, c->device, &r, asked, out);
 }
 
 static void creation_done(struct creation *c, const struct ibv_qp *qp,
@@ -245,6 +346,9 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 
 	guard_lock(g);
 	reserve_qp(c, -1);
+	if (c->fitted)
+		note_fitted(g, c->device, CALL_CREATE_QP, &c->verdict);
+	promise_inline(c->device, c->request.type, effective);
 	measure(c, effective, asked ? &rings : NULL, &bytes);
 	count_created(&t->created_qps, &t->live_qps);
 	if (t->live_qps > t->peak_qps)
@@ -276,45 +380,59 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 
 /* --- creation --- */
 
-/* What goes to the provider, in the application's own struct, where what comes back is expected too. */
-static void creation_submit(struct creation *c, struct ibv_qp_cap *cap)
+/*
+ * The real call, again with less as long as [clamp] to_device has something to try. What goes to the provider
+ * stands in the application's own struct, `cap` in it, where what comes back is expected too; `before` is the
+ * application's errno. An attempt that failed has left nothing behind: the provider saw to that.
+ */
+static struct ibv_qp *creation_run(struct creation *c, struct ibv_qp_cap *cap, int before)
 {
-	if (c->verdict.clamped)
-		set_caps(cap, &c->verdict.submitted);
-	errno = 0;
-	guard_nest(1);
-}
+	int error, first_error = -1;
+	struct qp_caps effective;
+	struct ibv_qp *qp;
 
-/* After the real call, whose errno is still in place; `before` is the application's. */
-static struct ibv_qp *creation_end(struct creation *c, struct ibv_qp *qp, struct ibv_qp_cap *cap,
-				   int before)
-{
-	struct qp_caps effective = caps_of(cap);
-	int after = errno;
-
-	guard_nest(-1);
+	do {
+		if (c->verdict.clamped || c->fit.geometry)
+			set_caps(cap, &c->verdict.submitted);
+		errno = 0;
+		guard_nest(1);
+		qp = c->create(c);
+		error = errno;
+		guard_nest(-1);
+		if (first_error < 0)
+			first_error = error;
+	} while (!qp && creation_again(c, error));
 	if (qp) {
+		effective = caps_of(cap);
 		creation_done(c, qp, &effective);
 	} else {
-		if (c->verdict.clamped)
+		if (c->verdict.clamped || c->fit.geometry)
 			set_caps(cap, &c->request.caps);
-		creation_failed(c, after);
+		creation_failed(c, first_error);
 	}
-	errno = qp || !after ? before : after;
+	errno = qp || !first_error ? before : first_error;
 	return qp;
 }
 
 static struct real real_create SOUGHT_EARLY = { "ibv_create_qp", "IBVERBS_1.1", NULL };
 
+typedef struct ibv_qp *create_qp_function(struct ibv_pd *, struct ibv_qp_init_attr *);
+
+static struct ibv_qp *create_by_symbol(struct creation *c)
+{
+	return ((create_qp_function *)real_find(&real_create))(c->pd, c->attr);
+}
+
 /* man ibv_create_qp. */
 INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	struct ibv_qp *(*create)(struct ibv_pd *, struct ibv_qp_init_attr *) =
-		(struct ibv_qp * (*)(struct ibv_pd *, struct ibv_qp_init_attr *))
-			real_find(&real_create);
+	create_qp_function *create = (create_qp_function *)real_find(&real_create);
 	struct creation c = { .guard = guard_enter(),
 			      .address = CALLER(),
-			      .entry = ENTRY_CREATE_QP };
+			      .entry = ENTRY_CREATE_QP,
+			      .create = create_by_symbol,
+			      .pd = pd,
+			      .attr = attr };
 	int before = errno;
 
 	if (!create) {
@@ -332,8 +450,7 @@ INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_at
 		errno = ENOMEM;
 		return NULL;
 	}
-	creation_submit(&c, &attr->cap);
-	return creation_end(&c, create(pd, attr), &attr->cap, before);
+	return creation_run(&c, &attr->cap, before);
 }
 
 static struct qp_request request_of_ex(const struct ibv_qp_init_attr_ex *a)
@@ -355,6 +472,11 @@ static struct qp_request request_of_ex(const struct ibv_qp_init_attr_ex *a)
 	return r;
 }
 
+static struct ibv_qp *create_by_slot(struct creation *c)
+{
+	return hooks_of(c->context)->create_qp_ex(c->context, c->attr_ex);
+}
+
 /* Takes the place of verbs_context.create_qp_ex: man ibv_create_qp_ex. */
 struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
@@ -362,7 +484,9 @@ struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 	struct creation c = { .guard = guard_enter(),
 			      .address = CALLER(),
 			      .entry = ENTRY_CREATE_QP_EX,
-			      .context = context };
+			      .context = context,
+			      .create = create_by_slot,
+			      .attr_ex = attr };
 	int before = errno;
 
 	if (!hooks || !hooks->create_qp_ex) {
@@ -376,8 +500,7 @@ struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 		errno = ENOMEM;
 		return NULL;
 	}
-	creation_submit(&c, &attr->cap);
-	return creation_end(&c, hooks->create_qp_ex(context, attr), &attr->cap, before);
+	return creation_run(&c, &attr->cap, before);
 }
 
 /* --- the rest of its life --- */

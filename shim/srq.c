@@ -19,7 +19,16 @@ struct creation {
 	uint16_t caller;
 	uint8_t entry;
 	uint32_t requested_wr, requested_sge;
+	bool fitted; /* [clamp] to_device lowered what is submitted */
 	struct policy_verdict verdict;
+	struct fit fit; /* geometry NULL: the request is not to be fitted */
+	/* the real call, once */
+	struct ibv_srq *(*create)(struct creation *);
+	struct ibv_pd *pd;
+	union {
+		struct ibv_srq_init_attr *attr;
+		struct ibv_srq_init_attr_ex *attr_ex;
+	};
 };
 
 struct hot_srq *hot_srq_of(const struct ibv_srq *srq)
@@ -39,13 +48,52 @@ static void reserve_srq(struct creation *c, int sign)
 	reserve_bytes(c->guard, c->device, sign * (int64_t)queue_bytes_total(&c->verdict.bytes));
 }
 
+static void look_up(struct creation *c, struct policy_values *values, struct policy_usage *usage)
+{
+	struct policy_subject subject;
+
+	subject_of(c->guard, c->device, 0, c->caller, &subject);
+	policy_resolve(c->guard->policy, &subject, values);
+	usage_of(c->guard, c->device, usage);
+}
+
+/* Budgets for caps that [clamp] has settled, and the room for them. False: refused. */
+static bool hold(struct creation *c, const struct policy_values *values,
+		 const struct policy_usage *usage, const struct qp_caps *caps)
+{
+	policy_judge_srq(values, usage, geometry_for(c->device), facts_of(c->device),
+			 caps->max_recv_wr, caps->max_recv_sge, &c->verdict);
+	if (c->verdict.refused)
+		return false;
+	reserve_srq(c, 1);
+	c->fitted = c->fit.geometry && (c->verdict.submitted.max_recv_wr != c->requested_wr ||
+					c->verdict.submitted.max_recv_sge != c->requested_sge);
+	return true;
+}
+
+/* The first of what [clamp] to_device submits. */
+static struct qp_caps first_caps(struct creation *c, const struct policy_values *values)
+{
+	struct qp_request asked = { .caps = caps_of(c->requested_wr, c->requested_sge) };
+	struct qp_caps caps;
+
+	if (!values->num[CLAMP_TO_DEVICE])
+		return asked.caps;
+	policy_bound(values, FIT_SRQ, false, &asked.caps);
+	fit_begin(&c->fit, geometry_for(c->device), FIT_SRQ, (enum fit_keep)values->num[CLAMP_KEEP],
+		  0, &asked);
+	caps = asked.caps;
+	fit_next(&c->fit, facts_of(c->device), &caps);
+	return caps;
+}
+
 static bool creation_begin(struct creation *c, const struct ibv_srq_attr *attr)
 {
 	struct guard *g = c->guard;
-	struct qp_caps requested = caps_of(attr->max_wr, attr->max_sge);
-	struct policy_subject subject;
+	struct qp_caps caps = caps_of(attr->max_wr, attr->max_sge), requested = caps;
 	struct policy_values values;
 	struct policy_usage usage;
+	bool held;
 
 	c->requested_wr = attr->max_wr;
 	c->requested_sge = attr->max_sge;
@@ -53,26 +101,12 @@ static bool creation_begin(struct creation *c, const struct ibv_srq_attr *attr)
 	guard_lock(g);
 	c->device = device_of(g, c->context);
 	c->caller = caller_index(g, c->address);
-	subject_of(g, c->device, 0, c->caller, &subject);
-	policy_resolve(g->policy, &subject, &values);
-	usage_of(g, c->device, &usage);
-	policy_judge_srq(&values, &usage, geometry_for(c->device), facts_of(c->device),
-			 attr->max_wr, attr->max_sge, &c->verdict);
+	look_up(c, &values, &usage);
+	caps = first_caps(c, &values);
+	held = hold(c, &values, &usage, &caps);
 	note_verdict(g, c->device, CALL_CREATE_SRQ, c->caller, 0, &requested, &c->verdict);
-	if (!c->verdict.refused)
-		reserve_srq(c, 1);
 	guard_unlock(g);
-	return !c->verdict.refused;
-}
-
-static void creation_submit(struct creation *c, struct ibv_srq_attr *attr)
-{
-	if (c->verdict.clamped) {
-		attr->max_wr = c->verdict.submitted.max_recv_wr;
-		attr->max_sge = c->verdict.submitted.max_recv_sge;
-	}
-	errno = 0;
-	guard_nest(1);
+	return held;
 }
 
 /* What the creation teaches; error 0: it succeeded. */
@@ -82,17 +116,34 @@ static void learn(struct creation *c, int error)
 			   c->verdict.submitted.max_recv_sge, error, &c->device->facts);
 }
 
+/* After a refusal, whose room is given back: the next request that [clamp] to_device has, if any. */
+static bool creation_again(struct creation *c, int error)
+{
+	struct policy_values values;
+	struct policy_usage usage;
+	struct qp_caps caps;
+	bool held = false;
+
+	guard_lock(c->guard);
+	reserve_srq(c, -1);
+	if (c->device)
+		learn(c, error ? error : EIO);
+	if (c->fit.geometry && fit_may_help(error)) {
+		look_up(c, &values, &usage);
+		while (!held && fit_next(&c->fit, facts_of(c->device), &caps))
+			held = hold(c, &values, &usage, &caps);
+	}
+	guard_unlock(c->guard);
+	return held;
+}
+
 static void creation_failed(struct creation *c, int error)
 {
 	struct qp_caps requested = caps_of(c->requested_wr, c->requested_sge);
 	struct failure_reason why;
 
 	guard_lock(c->guard);
-	reserve_srq(c, -1);
-	if (c->device)
-		learn(c, error ? error : EIO);
-	explain_srq(c->device, c->verdict.submitted.max_recv_wr, c->verdict.submitted.max_recv_sge,
-		    error, &why);
+	explain_srq(c->device, c->requested_wr, c->requested_sge, error, &why);
 	note_failure(c->guard, c->device, &why, c->caller, 0, &requested);
 	guard_unlock(c->guard);
 }
@@ -157,6 +208,8 @@ static void creation_done(struct creation *c, const struct ibv_srq *srq,
 
 	guard_lock(g);
 	reserve_srq(c, -1);
+	if (c->fitted)
+		note_fitted(g, c->device, CALL_CREATE_SRQ, &c->verdict);
 	geometry_srq_bytes(geometry_for(c->device), c->verdict.submitted.max_recv_wr,
 			   c->verdict.submitted.max_recv_sge, facts_of(c->device), &bytes);
 	if (c->device)
@@ -173,38 +226,60 @@ static void creation_done(struct creation *c, const struct ibv_srq *srq,
 	guard_unlock(g);
 }
 
-/* After the real call, whose errno is still in place; `before` is the application's. On failure the
- * provider may have edited the request (mlx5 does): it is left as the provider left it, unless we changed it. */
-static struct ibv_srq *creation_end(struct creation *c, struct ibv_srq *srq,
-				    struct ibv_srq_attr *attr, int before)
+/* The real call, again with less as long as [clamp] to_device has something to try. `before` is the application's
+ * errno. On failure the provider may have edited the request (mlx5 does): it is left as the provider left it, unless
+ * we changed it. */
+static struct ibv_srq *creation_run(struct creation *c, struct ibv_srq_attr *attr, int before)
 {
-	int after = errno;
+	bool changed = c->verdict.clamped || c->fit.geometry;
+	int error, first_error = -1;
+	struct ibv_srq *srq;
 
-	guard_nest(-1);
+	do {
+		if (changed) {
+			attr->max_wr = c->verdict.submitted.max_recv_wr;
+			attr->max_sge = c->verdict.submitted.max_recv_sge;
+		}
+		errno = 0;
+		guard_nest(1);
+		srq = c->create(c);
+		error = errno;
+		guard_nest(-1);
+		if (first_error < 0)
+			first_error = error;
+	} while (!srq && creation_again(c, error));
 	if (srq) {
 		creation_done(c, srq, attr);
 	} else {
-		if (c->verdict.clamped) {
+		if (changed) {
 			attr->max_wr = c->requested_wr;
 			attr->max_sge = c->requested_sge;
 		}
-		creation_failed(c, after);
+		creation_failed(c, first_error);
 	}
-	errno = srq || !after ? before : after;
+	errno = srq || !first_error ? before : first_error;
 	return srq;
 }
 
 static struct real real_create SOUGHT_EARLY = { "ibv_create_srq", "IBVERBS_1.1", NULL };
 
+typedef struct ibv_srq *create_srq_function(struct ibv_pd *, struct ibv_srq_init_attr *);
+
+static struct ibv_srq *create_by_symbol(struct creation *c)
+{
+	return ((create_srq_function *)real_find(&real_create))(c->pd, c->attr);
+}
+
 /* man ibv_create_srq. */
 INTERPOSED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	struct ibv_srq *(*create)(struct ibv_pd *, struct ibv_srq_init_attr *) =
-		(struct ibv_srq * (*)(struct ibv_pd *, struct ibv_srq_init_attr *))
-			real_find(&real_create);
+	create_srq_function *create = (create_srq_function *)real_find(&real_create);
 	struct creation c = { .guard = guard_enter(),
 			      .address = CALLER(),
-			      .entry = ENTRY_CREATE_SRQ };
+			      .entry = ENTRY_CREATE_SRQ,
+			      .create = create_by_symbol,
+			      .pd = pd,
+			      .attr = attr };
 	int before = errno;
 
 	if (!create) {
@@ -218,8 +293,12 @@ INTERPOSED struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init
 		errno = ENOMEM;
 		return NULL;
 	}
-	creation_submit(&c, &attr->attr);
-	return creation_end(&c, create(pd, attr), &attr->attr, before);
+	return creation_run(&c, &attr->attr, before);
+}
+
+static struct ibv_srq *create_by_slot(struct creation *c)
+{
+	return hooks_of(c->context)->create_srq_ex(c->context, c->attr_ex);
 }
 
 /* Takes the place of verbs_context.create_srq_ex: man ibv_create_srq_ex. */
@@ -230,7 +309,9 @@ struct ibv_srq *guarded_create_srq_ex(struct ibv_context *context,
 	struct creation c = { .guard = guard_enter(),
 			      .address = CALLER(),
 			      .entry = ENTRY_CREATE_SRQ_EX,
-			      .context = context };
+			      .context = context,
+			      .create = create_by_slot,
+			      .attr_ex = attr };
 	int before = errno;
 
 	if (!hooks || !hooks->create_srq_ex) {
@@ -243,8 +324,7 @@ struct ibv_srq *guarded_create_srq_ex(struct ibv_context *context,
 		errno = ENOMEM;
 		return NULL;
 	}
-	creation_submit(&c, &attr->attr);
-	return creation_end(&c, hooks->create_srq_ex(context, attr), &attr->attr, before);
+	return creation_run(&c, &attr->attr, before);
 }
 
 /* The old ring and the new one were both there for a while, as in cq.c. */

@@ -403,9 +403,8 @@ END_TEST
 
 START_TEST(keys_of_later_versions_are_known_but_not_supported)
 {
-	faulty("[cq]\ncheck = warn\n", "f:2: 'check' of [cq] is not supported by this version\n");
-	faulty("[clamp]\nkeep = sge, depth\n",
-	       "f:2: 'keep' of [clamp] is not supported by this version\n");
+	faulty("[measure]\nlatency = yes\n",
+	       "f:2: 'latency' of [measure] is not supported by this version\n");
 	faulty("[inject]\nanything = 1\n",
 	       "f:2: 'anything' of [inject] is not supported by this version\n");
 	ck_assert_uint_eq(number("[budget]\nnode_bytes = 1G\n", BUDGET_NODE_BYTES), 1 << 30);
