@@ -6,17 +6,26 @@
 
 #include "memory.h"
 
-#define FIRST_SLOTS 256u
+#define FIRST_SLOTS   256u
+#define PAGE_BYTES    4096u
+#define NOTHING_BYTES (16u << 10)
 
 _Alignas(64) const uint64_t lookup_empty[8];
 _Alignas(64) const uint64_t lookup_removed[8];
 
 struct lookup_table lookup_no_table = { .slot = { lookup_empty } };
 
+static size_t table_bytes(uint64_t slots)
+{
+	size_t bytes = sizeof(struct lookup_table) + slots * sizeof(uint64_t *);
+
+	return (bytes + PAGE_BYTES - 1) & ~(size_t)(PAGE_BYTES - 1);
+}
+
 /* Not wiped in a child: its slots still lead to records, whose keys are. */
 static struct lookup_table *table_new(uint64_t slots)
 {
-	struct lookup_table *t = memory_map_kept(sizeof(*t) + slots * sizeof(t->slot[0]));
+	struct lookup_table *t = memory_map_kept(table_bytes(slots));
 
 	if (!t)
 		return NULL;
@@ -114,23 +123,64 @@ static void place(struct lookup *l, struct lookup_table *t, const uint64_t *reco
 	}
 }
 
+/* So many empty slots as NOTHING_BYTES hold, made when first needed; or NULL. */
+static const uint64_t **empty_slots(void)
+{
+	static const uint64_t **slots;
+
+	if (slots)
+		return slots;
+	slots = memory_shared(NOTHING_BYTES);
+	for (size_t i = 0; slots && i < NOTHING_BYTES / sizeof(*slots); i++)
+		slots[i] = lookup_empty;
+	return slots;
+}
+
+static bool is_large(uint64_t slots)
+{
+	return table_bytes(slots) > PAGE_BYTES + NOTHING_BYTES;
+}
+
+/* A large table that is out of use holds memory no more: a reader that lingers there finds empty slots. Its first page,
+ * where the mask is, stays. */
+static void empty_out(struct lookup_table *t)
+{
+	const uint64_t **nothing = is_large(t->mask + 1) ? empty_slots() : NULL;
+
+	if (nothing)
+		memory_repeat((char *)t + PAGE_BYTES, table_bytes(t->mask + 1) - PAGE_BYTES,
+			      (void *)nothing, NOTHING_BYTES);
+}
+
+/* Moves a new table into the place of an emptied one of the same size. */
+static struct lookup_table *settle(struct lookup_table *place, struct lookup_table *t)
+{
+	const uint64_t first = (PAGE_BYTES - sizeof(*t)) / sizeof(t->slot[0]);
+
+	if (!memory_move((char *)place + PAGE_BYTES, (char *)t + PAGE_BYTES,
+			 table_bytes(t->mask + 1) - PAGE_BYTES))
+		return t;
+	for (uint64_t i = 0; i < first; i++)
+		__atomic_store_n(&place->slot[i], t->slot[i], __ATOMIC_RELAXED);
+	memory_unmap(t, PAGE_BYTES);
+	return place;
+}
+
 /*
  * Copies the live records into a table of `slots` and publishes it. The old table stays readable; one
- * of the same size is kept as a spare and used by the next rebuild. A reader that lingers in a spare while
- * it is refilled can miss, and then sees the generation changed.
+ * of the same size is kept as a spare and used by the next rebuild. A reader that lingers in a table while
+ * it is emptied or refilled can miss, and then sees the generation changed.
  */
 static bool rebuild(struct lookup *l, uint64_t slots)
 {
 	struct lookup_table *old = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
-	struct lookup_table *t = NULL;
+	struct lookup_table *spare = slots == old->mask + 1 ? old->spare : NULL;
+	struct lookup_table *t = spare;
 
-	if (slots == old->mask + 1 && old->spare) {
-		t = old->spare;
-		for (uint64_t i = 0; i < slots; i++)
-			__atomic_store_n(&t->slot[i], lookup_empty, __ATOMIC_RELAXED);
-	} else {
+	if (!spare || is_large(slots))
 		t = table_new(slots);
-	}
+	for (uint64_t i = 0; t && t == spare && i < slots; i++)
+		__atomic_store_n(&t->slot[i], lookup_empty, __ATOMIC_RELAXED);
 	if (!t)
 		return false;
 	l->dead = 0;
@@ -140,9 +190,12 @@ static bool rebuild(struct lookup *l, uint64_t slots)
 		if (record != lookup_empty && record != lookup_removed)
 			place(l, t, record);
 	}
+	if (spare && t != spare)
+		t = settle(spare, t);
 	t->spare = slots == old->mask + 1 ? old : NULL;
 	__atomic_store_n(&l->table, t, __ATOMIC_RELEASE);
 	atomic_fetch_add_explicit(&l->generation, 1, memory_order_release);
+	empty_out(old);
 	return true;
 }
 
@@ -151,7 +204,7 @@ bool lookup_insert(struct lookup *l, const void *record)
 	struct lookup_table *t = __atomic_load_n(&l->table, __ATOMIC_RELAXED);
 	uint64_t slots = t->mask + 1;
 
-	if ((l->live + 1) * 2 > slots) {
+	if ((l->live + 1) * 8 > slots * 5) {
 		if (!rebuild(l, slots * 2) && l->live + 2 > slots)
 			return false;
 	} else if ((l->live + l->dead + 1) * 4 > slots * 3) {

@@ -50,6 +50,39 @@ void memory_unmap(void *p, size_t bytes)
 	errno = saved;
 }
 
+void *memory_shared(size_t bytes)
+{
+	int saved = errno;
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	errno = saved;
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* An old size of 0 leaves shared memory where it is and shows it at a second place too. That and the removal
+ * of what was there are one step for whoever reads there. */
+void memory_repeat(void *to, size_t bytes, void *shared, size_t shared_bytes)
+{
+	int saved = errno;
+	size_t n;
+
+	for (char *at = to; bytes; at += n, bytes -= n) {
+		n = bytes < shared_bytes ? bytes : shared_bytes;
+		if (mremap(shared, 0, n, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED)
+			break;
+	}
+	errno = saved;
+}
+
+bool memory_move(void *to, void *from, size_t bytes)
+{
+	int saved = errno;
+	bool moved = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED;
+
+	errno = saved;
+	return moved;
+}
+
 static void *carve(char **next, char **end, size_t bytes, size_t chunk, void *(*map)(size_t))
 {
 	char *p;

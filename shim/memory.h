@@ -17,6 +17,16 @@ void *memory_map(size_t bytes);
 /* The same, but a child finds it as it was. */
 void *memory_map_kept(size_t bytes);
 void memory_unmap(void *p, size_t bytes); /* what no other thread was shown; takes NULL */
+/*
+ * For what is no longer needed but may still be read: takes the pages from the kernel in a way that a reader notices
+ * nothing but other contents, at any moment. memory_shared: a mapping that memory_repeat can show at many
+ * places; NULL without memory; a child has it too. memory_repeat: all of `bytes` at `to` shows the contents of `shared`,
+ * over and over; both multiples of a page, and what cannot be had stays as it is. memory_move: the pages of a mapping
+ * take the place of those at `to`; false when they stay where they are. errno is kept. Any thread.
+ */
+void *memory_shared(size_t bytes);
+void memory_repeat(void *to, size_t bytes, void *shared, size_t shared_bytes);
+bool memory_move(void *to, void *from, size_t bytes);
 /* True when children find memory_map()'s memory zeroed. */
 bool memory_is_wiped_on_fork(void);
 
