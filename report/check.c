@@ -476,6 +476,16 @@ static bool check_record(struct text_output *w, struct model *m, struct point *p
 	if (m->torn || m->damaged || m->strays)
 		detail(p, NOTE, "%u records left out: %u being written, %u damaged",
 		       m->torn + m->damaged + m->strays, m->torn, m->damaged + m->strays);
+	if (LOADED(h->inherited_uses[INHERITED_DESTROYED]))
+		detail(p, FAIL,
+		       "%" PRIu64 " QPs of process %" PRIu32 " were destroyed by this forked child",
+		       LOADED(h->inherited_uses[INHERITED_DESTROYED]), h->parent_pid);
+	if (LOADED(h->inherited_uses[INHERITED_POSTS]) ||
+	    LOADED(h->inherited_uses[INHERITED_COMPLETIONS]))
+		detail(p, NOTE,
+		       "queues of process %" PRIu32 ", which forked this one, are used here: "
+		       "those posts and completions are in nobody's counts",
+		       h->parent_pid);
 	if (LOADED(h->policy_complaints))
 		detail(p, FAIL, "%" PRIu32 " faults in the policy: see `qpguard policy`",
 		       LOADED(h->policy_complaints));

@@ -661,6 +661,24 @@ static json_t *event(const struct event_record *e)
 	return o;
 }
 
+/* Of a forked child; else null. */
+static json_t *inherited(const struct state_header *h)
+{
+	json_t *o;
+
+	if (!h->parent_pid)
+		return json_null();
+	o = json_object();
+	set(o, "qps", number(h->inherited_qps));
+	set(o, "cqs", number(h->inherited_cqs));
+	set(o, "srqs", number(h->inherited_srqs));
+	set(o, "posts", number(LOADED(h->inherited_uses[INHERITED_POSTS])));
+	set(o, "completions", number(LOADED(h->inherited_uses[INHERITED_COMPLETIONS])));
+	set(o, "modified_qps", number(LOADED(h->inherited_uses[INHERITED_MODIFIED])));
+	set(o, "destroyed_qps", number(LOADED(h->inherited_uses[INHERITED_DESTROYED])));
+	return o;
+}
+
 static void put_identity(struct json_output *w, const struct model *m)
 {
 	const struct state_header *h = m->header;
@@ -671,6 +689,7 @@ static void put_identity(struct json_output *w, const struct model *m)
 		put_field(w, "schema", json_integer(SCHEMA));
 	put_field(w, "pid", number(h->pid));
 	put_field(w, "parent_pid", h->parent_pid ? number(h->parent_pid) : json_null());
+	put_field(w, "inherited", inherited(h));
 	put_field(w, "exe", text_or_null(h->exe));
 	put_field(w, "comm", text_or_null(h->comm));
 	put_field(w, "argv0", text_or_null(h->argv0));

@@ -267,6 +267,32 @@ static void print_devices(const struct text_output *w, const struct model *m)
 		print_line(w, "devices", text);
 }
 
+/* A forked child: what it has of its parent, and what it did with that. */
+static void print_parent(const struct text_output *w, const struct state_header *h)
+{
+	uint64_t posts = LOADED(h->inherited_uses[INHERITED_POSTS]);
+	uint64_t completions = LOADED(h->inherited_uses[INHERITED_COMPLETIONS]);
+	uint64_t modified = LOADED(h->inherited_uses[INHERITED_MODIFIED]);
+	uint64_t destroyed = LOADED(h->inherited_uses[INHERITED_DESTROYED]);
+	char text[320], b[4][SHOW_BYTES];
+
+	snprintf(text, sizeof(text),
+		 "forked by the guarded process %" PRIu32 ", which then had %" PRIu32
+		 " QP%s, %" PRIu32 " CQ%s, %" PRIu32 " SRQ%s",
+		 h->parent_pid, h->inherited_qps, plural(h->inherited_qps), h->inherited_cqs,
+		 plural(h->inherited_cqs), h->inherited_srqs, plural(h->inherited_srqs));
+	print_line(w, "parent", text);
+	if (!posts && !completions && !modified && !destroyed)
+		return;
+	snprintf(text, sizeof(text),
+		 "and used them: %s post%s, %s completion%s taken, %s QP%s modified, %s destroyed; "
+		 "in nobody's counts",
+		 show_count(b[0], posts), plural(posts), show_count(b[1], completions),
+		 plural(completions), show_count(b[2], modified), plural(modified),
+		 show_count(b[3], destroyed));
+	print_line(w, "", text);
+}
+
 static void print_who(const struct text_output *w, const struct model *m)
 {
 	const struct state_header *h = m->header;
@@ -279,11 +305,8 @@ static void print_who(const struct text_output *w, const struct model *m)
 	print_state(w, m);
 	if (h->exe[0])
 		print_line(w, "program", safe(text, sizeof(text), h->exe));
-	if (h->parent_pid) {
-		snprintf(text, sizeof(text), "forked by the guarded process %" PRIu32,
-			 h->parent_pid);
-		print_line(w, "parent", text);
-	}
+	if (h->parent_pid)
+		print_parent(w, h);
 	if (h->labels[0])
 		print_labels(w, h->labels);
 	snprintf(text, sizeof(text), "%s, action %s, %s%s",

@@ -34,6 +34,11 @@ const struct context_hooks *hooks_of(const struct ibv_context *context)
 	return NULL;
 }
 
+uint32_t last_serial(void)
+{
+	return atomic_load_explicit(&contexts_opened, memory_order_relaxed);
+}
+
 /* Takes a free entry for `context`; the serial is new each time, so keys made with it never repeat. */
 static struct context_hooks *hooks_take(struct ibv_context *context)
 {

@@ -73,7 +73,9 @@ struct guard {
 	struct pool hot_objects; /* of 64 bytes */
 	struct rings rings;
 	struct ended ended_records[KINDS], ended_hot;
-	uint16_t group_slot[4096];     /* hash of group_key to index + 1 */
+	uint32_t
+		inherited_contexts; /* of a forked child: those up to this serial are its parent's */
+	uint16_t group_slot[4096];  /* hash of group_key to index + 1 */
 	uint16_t caller_slot[4096];    /* hash of address to index + 1 */
 	struct policy_values standard; /* the policy as an unconditional subject sees it */
 };
@@ -180,10 +182,17 @@ void guard_unlock(struct guard *g);
 bool guard_nested(void);
 void guard_nest(int step); /* +1 before, -1 after the real call */
 uint64_t now_ns(void);	   /* CLOCK_REALTIME, ns since 1970 */
+/*
+ * An object that is in no table was used, which in a forked child is its parent's if the context is (or was
+ * made there out of our sight): counts it, n times, in the child's own header. Begins the child's guard. Not for the
+ * short paths; any thread, no lock held; `hooks` may be NULL; errno is kept.
+ */
+void inherited_used(const struct context_hooks *hooks, enum inherited_use use, uint64_t n);
 
 /* device.c */
 const struct context_hooks *
 hooks_of(const struct ibv_context *context); /* never allocates; or NULL */
+uint32_t last_serial(void);		     /* of a context opened so far */
 /* Whether the context has our functions. One that was opened in a way that we do not see (a lookup by handle,
  * ibv_import_device) gets them now, at the first creation that we do see. Takes the lock. */
 bool context_known(struct guard *g, struct ibv_context *context);

@@ -322,7 +322,9 @@ static OUT_OF_LINE int poll_somehow(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 
 	if (!q) {
 		hooks = hooks_of(cq->context);
-		return hooks ? hooks->real.poll_cq(cq, n, wc) : -1;
+		got = hooks ? hooks->real.poll_cq(cq, n, wc) : -1;
+		inherited_used(hooks, INHERITED_COMPLETIONS, got > 0 ? (uint64_t)got : 0);
+		return got;
 	}
 	WRITE32(q->polls, READ32(q->polls) + 1);
 	got = q->poll(cq, n, wc);

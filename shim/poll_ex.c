@@ -25,8 +25,11 @@ static SHORT_PATH int taken_somehow(struct hot_cq *q, struct ibv_cq_ex *cq)
 {
 	struct ibv_wc wc;
 
-	if (unlikely(q->cq != (const struct ibv_cq *)cq))
-		return 0; /* a child of fork */
+	if (unlikely(q->cq != (const struct ibv_cq *)cq)) {
+		/* a child of fork */
+		inherited_used(hooks_of(cq->context), INHERITED_COMPLETIONS, 1);
+		return 0;
+	}
 	wc.status = cq->status;
 	wc.qp_num = cq->read_qp_num(cq);
 	wc.opcode = wc.status == IBV_WC_SUCCESS ? cq->read_opcode(cq) : 0;
@@ -69,10 +72,12 @@ static ALWAYS_INLINE int current_taken(struct hot_cq *q, struct ibv_cq_ex *cq)
 }
 
 /* No more came: what comes next is not known to have been there. Nobody's owner is known in a child. */
-static SHORT_PATH int ran_out(struct hot_cq *q, int rc)
+static SHORT_PATH int ran_out(struct hot_cq *q, const struct ibv_cq_ex *cq, int rc)
 {
 	if (owns(&q->poll_owner))
 		backlog_begins(q, READ64(q->record->poll_completions));
+	else if (!q->cq)
+		inherited_used(hooks_of(cq->context), INHERITED_COMPLETIONS, 0);
 	return rc;
 }
 
@@ -82,7 +87,7 @@ static int guarded_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *att
 	struct hot_cq *q = p->hot;
 	int rc = p->real->start(cq, attr);
 
-	return likely(!rc) ? current_taken(q, cq) : ran_out(q, rc);
+	return likely(!rc) ? current_taken(q, cq) : ran_out(q, cq, rc);
 }
 
 static int guarded_next_poll(struct ibv_cq_ex *cq)
@@ -91,7 +96,7 @@ static int guarded_next_poll(struct ibv_cq_ex *cq)
 	struct hot_cq *q = p->hot;
 	int rc = p->real->next(cq);
 
-	return likely(!rc) ? current_taken(q, cq) : ran_out(q, rc);
+	return likely(!rc) ? current_taken(q, cq) : ran_out(q, cq, rc);
 }
 
 #define MOST_SETS 64

@@ -31,8 +31,12 @@ struct lookup cqs = LOOKUP(struct hot_cq, cq);
 struct lookup srqs = LOOKUP(struct hot_srq, srq);
 
 static _Atomic(struct guard *) the_guard;
-/* Outside wiped memory: how a child knows that it is one. */
+/* Outside wiped memory: how a child knows that it is one, and whose. Set when the guard of a process has begun. */
 static _Atomic uint32_t guarded_pid;
+/* What its tables held, where they had to be emptied by hand. */
+static struct inheritance {
+	uint64_t qps, cqs, srqs;
+} left;
 static _Thread_local int nesting __attribute__((tls_model("initial-exec")));
 
 bool guard_nested(void)
@@ -70,6 +74,7 @@ struct beginning {
 	char exe[1024];
 	char comm[16];
 	char policy_file[512];
+	struct inheritance inherited;
 	char scratch[4096];
 	uint32_t complaints;
 	char complaint[COMPLAINTS][256];
@@ -238,7 +243,10 @@ static void fill_header(struct state_header *h, void *arg)
 	h->block_header_bytes = STATE_BLOCK_HEADER_BYTES;
 	h->pid = (uint32_t)getpid();
 	h->uid = (uint32_t)geteuid();
-	h->parent_pid = guarded_pid != h->pid ? guarded_pid : 0;
+	h->parent_pid = guarded_pid;
+	h->inherited_qps = (uint32_t)b->inherited.qps;
+	h->inherited_cqs = (uint32_t)b->inherited.cqs;
+	h->inherited_srqs = (uint32_t)b->inherited.srqs;
 	if (sys_stat_path("/proc/self/ns/pid", &st))
 		h->pid_namespace = st.stx_ino;
 	h->start_ticks = start_ticks(b->scratch, sizeof(b->scratch));
@@ -282,6 +290,24 @@ static void find_program(struct beginning *b)
 		b->comm[n - 1] = '\0';
 }
 
+/* The tables still tell what the parent had. They are kept in a child; the records that they lead to are wiped. */
+static struct inheritance tables_hold(void)
+{
+	return (struct inheritance){ qps_by_address.live, cqs.live, srqs.live };
+}
+
+static void inherit(struct guard *g, struct inheritance *out)
+{
+	if (!guarded_pid)
+		return;
+	*out = tables_hold();
+	out->qps += left.qps;
+	out->cqs += left.cqs;
+	out->srqs += left.srqs;
+	left = (struct inheritance){ 0, 0, 0 };
+	g->inherited_contexts = last_serial();
+}
+
 static bool make_tables(void)
 {
 	return lookup_init(&qps_by_address) && lookup_init(&qps_by_number) && lookup_init(&cqs) &&
@@ -294,7 +320,10 @@ static bool begin(struct guard *g)
 	struct policy_subject self = { "", "", "", "", "", "", 0 };
 	struct beginning *b = memory_map(sizeof(*b));
 
-	if (!b || !(g->policy = memory_map(sizeof(*g->policy))) || !make_tables())
+	if (!b || !(g->policy = memory_map(sizeof(*g->policy))))
+		return false;
+	inherit(g, &b->inherited);
+	if (!make_tables())
 		return false;
 	b->policy = g->policy;
 	policy_init(b->policy);
@@ -331,6 +360,7 @@ static void in_child(void)
 	if (g->file)
 		file_leave(g->file);
 	atomic_store_explicit(&the_guard, NULL, memory_order_relaxed);
+	left = tables_hold();
 	lookup_wipe(&qps_by_address);
 	lookup_wipe(&qps_by_number);
 	lookup_wipe(&cqs);
@@ -383,11 +413,20 @@ struct guard *guard_enter(void)
 
 		bypass = value && !strcmp(value, "off") ? 1 : 2;
 	}
-	if (bypass == 2)
+	/* A child's are found; it may not ask the loader, whose lock a thread of the parent may have held. */
+	if (bypass == 2 && !guarded_pid)
 		real_find_early();
 	g = bypass == 1 ? NULL : begin_once();
 	errno = saved;
 	return g;
+}
+
+void inherited_used(const struct context_hooks *hooks, enum inherited_use use, uint64_t n)
+{
+	struct guard *g = hooks ? guard_enter() : NULL;
+
+	if (g && hooks->serial <= g->inherited_contexts)
+		atomic_fetch_add_explicit(&g->header->inherited_uses[use], n, memory_order_relaxed);
 }
 
 /* Verbs calls that come later, from destructors that run after this one, are still recorded. */

@@ -594,7 +594,9 @@ INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int at
 	} else if (attr_mask & IBV_QP_STATE) {
 		guard_lock(g);
 		h = hot_qp_of(qp);
-		if (h) {
+		if (!h) {
+			inherited_used(hooks_of(qp->context), INHERITED_MODIFIED, 1);
+		} else {
 			state_changed(h->record, attr->qp_state);
 			if (attr->qp_state == IBV_QPS_RESET)
 				retired_apart(h);
@@ -655,8 +657,11 @@ INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
 	}
 	guard_unlock(g);
 	rc = destroy(qp);
-	if (!h)
+	if (!h) {
+		if (!rc)
+			inherited_used(hooks_of(shadow.context), INHERITED_DESTROYED, 1);
 		return rc;
+	}
 	guard_lock(g);
 	if (rc) {
 		lookup_insert(&qps_by_address, h);

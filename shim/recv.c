@@ -166,6 +166,7 @@ static SHORT_PATH int recv_somehow(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 
 	if (unlikely(!h)) {
 		hooks = hooks_of(qp->context);
+		inherited_used(hooks, INHERITED_POSTS, 1);
 		return hooks ? hooks->real.post_recv(qp, wr, bad_wr) : EINVAL;
 	}
 	if (unlikely(!bad_wr || !wr))
@@ -302,6 +303,7 @@ static SHORT_PATH int srq_recv_somehow(struct ibv_srq *srq, struct ibv_recv_wr *
 
 	if (unlikely(!h)) {
 		hooks = hooks_of(srq->context);
+		inherited_used(hooks, INHERITED_POSTS, 1);
 		return hooks ? hooks->real.post_srq_recv(srq, wr, bad_wr) : EINVAL;
 	}
 	if (unlikely(!bad_wr || !wr))

@@ -278,6 +278,7 @@ static SHORT_PATH int send_somehow(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	if (unlikely(!h)) {
 		/* an object made out of our sight, or in a parent process */
 		hooks = hooks_of(qp->context);
+		inherited_used(hooks, INHERITED_POSTS, 1);
 		return hooks ? hooks->real.post_send(qp, wr, bad_wr) : EINVAL;
 	}
 	if (unlikely(!bad_wr || !wr))
@@ -516,8 +517,10 @@ int guarded_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bi
 	struct qp_record *r;
 	int rc;
 
-	if (!h)
+	if (!h) {
+		inherited_used(hooks, INHERITED_POSTS, 1);
 		return hooks ? hooks->real.bind_mw(qp, mw, bind) : EINVAL;
+	}
 	r = h->record;
 	if (!(bind->send_flags & IBV_SEND_SIGNALED) && h->ring && !is_mixed(h))
 		become_mixed(h);

@@ -130,6 +130,15 @@ struct state_mrs {
 	_Atomic uint64_t sizes[STATE_MR_CLASSES]; /* registered, by size */
 };
 
+/* What a child may do with its parent's objects: index of header.inherited_uses[]. */
+enum inherited_use {
+	INHERITED_POSTS,       /* calls that post: whole batches of ibv_wr_* */
+	INHERITED_COMPLETIONS, /* taken from the parent's CQs */
+	INHERITED_MODIFIED,    /* QPs: calls of ibv_modify_qp that succeeded */
+	INHERITED_DESTROYED,   /* QPs: they are the parent's no more either */
+	INHERITED_USES = 8     /* room */
+};
+
 struct state_header {
 	char magic[8];
 	uint32_t version;
@@ -171,6 +180,12 @@ struct state_header {
 	char policy_file[512];
 
 	struct state_mrs mrs;
+
+	/* Of a forked child: what its parent had when it forked, and what the child did with that.
+	 * Objects that were made in the child are in records like all others. */
+	uint32_t inherited_qps, inherited_cqs, inherited_srqs;
+	uint32_t zero1;
+	_Atomic uint64_t inherited_uses[INHERITED_USES];
 };
 static_assert(sizeof(struct state_header) <= STATE_HEADER_BYTES, "header");
 

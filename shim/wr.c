@@ -342,6 +342,7 @@ static SHORT_PATH int complete_somehow(struct ibv_qp_ex *qp, struct hot_wr *w)
 
 	if (unlikely(!is_ours(w))) {
 		forget_batch(w);
+		inherited_used(hooks_of(qp->qp_base.context), INHERITED_POSTS, 1);
 		return batch.real->complete(qp);
 	}
 	if (!owns(&w->hot->send_owner) && !become_owner(&w->hot->send_owner))

@@ -34,7 +34,15 @@ tree "a child with verbs of its own" open pair send 20 fork open qps 3 drop end 
 equal "... has a file of its own" "$(made)" "[2, 3]"
 equal "... and is told to be one" "$(report 'sum(1 for q in p if q.get("parent_pid") or q.get("parent"))' "$state" 2>/dev/null || echo 1)" 1
 tree "a child that touches what it inherited" open pair send 20 fork inherited end send 20 drop
+inherited() {
+	report '[[q["inherited"][k] for k in ("qps", "cqs", "posts", "modified_qps", "destroyed_qps")] for q in p if q["inherited"]]' "$state"
+}
+equal "... has a file that tells so" "$(made) $(inherited)" "[0, 2] [[2, 1, 1, 0, 0]]"
+equal "... that counts for the parent" "$(report 'sum(g["send"]["posted"] for q in p for g in q["groups"] if g.get("send"))' "$state")" 40
+tree "a child that had no verbs, and its child that touches what it inherited" open pair fork fork inherited end end drop
+equal "... tells of the one that made it" "$(made) $(inherited)" "[0, 2] [[2, 1, 1, 0, 0]]"
 tree "a child that uses it after verbs of its own" open pair fork open qps 2 inherited end send 20 drop
+equal "... tells the two apart" "$(made) $(inherited)" "[2, 2] [[2, 1, 1, 0, 0]]"
 tree "a child of a child" open pair fork open qps 1 fork open qps 5 end end drop
 equal "... three files" "$(made)" "[1, 2, 5]"
 # The played device itself does not live through a bare clone: the child's open fails.
@@ -42,12 +50,13 @@ fresh
 guarded "$work/guarded" "$guest" open pair send 20 clone open qps 3 end send 20 drop
 check "a child by a bare clone has a file of its own: $(made)" grep -q '^\[[03], 2\]$\|^\[2, 3\]$' <(made)
 tree "a child by a bare clone that touches what it inherited" open pair clone inherited end send 20 drop
+equal "... tells so" "$(made) $(inherited)" "[0, 2] [[2, 1, 1, 0, 0]]"
 tree "vfork and exec" open pair vfork send 20 drop
 equal "... leaves nothing of its own" "$(made)" "[2]"
 tree "a kernel without MADV_WIPEONFORK" nowipe open pair send 20 fork open qps 3 inherited end send 20 drop
-equal "... a file each there too" "$(made)" "[2, 3]"
+equal "... a file each there too, which tells what was inherited" "$(made) $(inherited)" "[2, 3] [[2, 1, 1, 0, 0]]"
 tree "no wiping, and a child without verbs of its own" nowipe open pair fork inherited end send 20 drop
-equal "... counts nothing in its parent's file" "$(report 'sum(g["send"]["posted"] for g in p[0]["groups"] if g.get("send"))' "$state")" 20
+equal "... counts nothing in its parent's file" "$(report 'sum(g["send"]["posted"] for q in p for g in q["groups"] if g.get("send"))' "$state")" 20
 tree "forks while two threads create and destroy" open forkrace 20
 
 # --- other images ---
