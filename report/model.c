@@ -282,6 +282,7 @@ TAKE(take_device, devices, STATE_MAX_DEVICES)
 TAKE(take_module, modules, STATE_MAX_MODULES)
 TAKE(take_caller, callers, STATE_MAX_CALLERS)
 TAKE(take_event, events, STATE_MAX_EVENTS)
+TAKE(take_frame, frames, STATE_MAX_FRAMES)
 
 struct folded_check {
 	const struct model *m;
@@ -327,6 +328,7 @@ static void read_names(struct model *m)
 	statefile_each(m->file, KIND_MODULE, take_module, m);
 	statefile_each(m->file, KIND_CALLER, take_caller, m);
 	statefile_each(m->file, KIND_EVENT, take_event, m);
+	statefile_each(m->file, KIND_FRAME, take_frame, m);
 }
 
 static void add_refusals(struct model *m)
@@ -406,28 +408,85 @@ const struct device_record *model_device(const struct model *m, uint16_t device)
 	return d && LOADED(d->state) != RECORD_FREE && d->name[0] ? d : NULL;
 }
 
+const struct caller_record *model_stack(const struct model *m, uint16_t caller)
+{
+	const struct caller_record *c = caller < STATE_MAX_CALLERS ? &m->callers[caller] : NULL;
+
+	return c && LOADED(c->state) != RECORD_FREE && c->frames <= STATE_STACK_FRAMES ? c : NULL;
+}
+
+const struct frame_record *model_frame(const struct model *m, uint16_t frame)
+{
+	const struct frame_record *f = frame < STATE_MAX_FRAMES ? &m->frames[frame] : NULL;
+
+	return f && LOADED(f->state) != RECORD_FREE ? f : NULL;
+}
+
+const struct module_record *model_module(const struct model *m, const struct frame_record *f)
+{
+	const struct module_record *module =
+		f && f->module < STATE_MAX_MODULES ? &m->modules[f->module] : NULL;
+
+	return module && LOADED(module->state) != RECORD_FREE && module->path[0] ? module : NULL;
+}
+
+static const char *base_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* libibverbs.so.1, librdmacm.so.1, the direct verbs' libmlx5.so.1, the plugin librxe-rdmav34.so. */
+bool module_is_verbs(const struct module_record *module)
+{
+	static const char *const own[] = { "libqpguard.so", "libibverbs.so", "librdmacm.so",
+					   "libmlx5.so",    "libmlx4.so",    "libefa.so",
+					   "libhns.so",	    "libmana.so" };
+	const char *base = base_of(module->path);
+
+	for (unsigned int i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (strncmp(base, own[i], strlen(own[i])) == 0)
+			return true;
+	return strncmp(base, "lib", 3) == 0 && strstr(base, "-rdmav") != NULL;
+}
+
+const struct frame_record *model_who(const struct model *m, uint16_t caller)
+{
+	const struct caller_record *c = model_stack(m, caller);
+	const struct frame_record *first = NULL;
+
+	for (unsigned int i = 0; c && i < c->frames; i++) {
+		const struct frame_record *f = model_frame(m, c->frame[i]);
+		const struct module_record *module = model_module(m, f);
+
+		if (f && !(module && module_is_verbs(module)))
+			return f;
+		first = first ? first : f;
+	}
+	return first;
+}
+
 const char *model_caller(const struct model *m, uint16_t caller, bool whole, int how, char *out,
 			 size_t size)
 {
-	const struct caller_record *c = caller < STATE_MAX_CALLERS ? &m->callers[caller] : NULL;
-	const struct module_record *module;
+	const struct caller_record *c = model_stack(m, caller);
+	const struct frame_record *f = model_who(m, caller);
+	const struct module_record *module = model_module(m, f);
 	const char *path;
 	size_t len;
 
-	if (!c || LOADED(c->state) == RECORD_FREE)
-		return NULL;
-	if (c->flags & CALLER_OTHER)
+	if (c && c->flags & CALLER_OTHER)
 		return "other";
-	module = c->module < STATE_MAX_MODULES ? &m->modules[c->module] : NULL;
-	if (!module || LOADED(module->state) == RECORD_FREE || !module->path[0]) {
-		snprintf(out, size, "0x%" PRIx64, c->address);
+	if (!f)
+		return NULL;
+	if (!module) {
+		snprintf(out, size, "0x%" PRIx64, f->address);
 		return out;
 	}
-	path = module->path;
-	if (!whole && strrchr(path, '/') && strrchr(path, '/')[1])
-		path = strrchr(path, '/') + 1;
+	path = whole ? module->path : base_of(module->path);
 	show_text(out, size > 24 ? size - 24 : 1, path, strlen(path), (enum escape)how);
 	len = strlen(out);
-	snprintf(out + len, size - len, "+0x%" PRIx64, c->offset);
+	snprintf(out + len, size - len, "+0x%" PRIx64, f->offset);
 	return out;
 }

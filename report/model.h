@@ -38,6 +38,7 @@ struct model {
 	struct module_record modules[STATE_MAX_MODULES];
 	struct caller_record callers[STATE_MAX_CALLERS];
 	struct event_record events[STATE_MAX_EVENTS];
+	struct frame_record frames[STATE_MAX_FRAMES];
 	uint64_t live_qps, live_cqs, live_srqs; /* records read */
 	uint64_t live_bytes;			/* of those */
 	uint64_t hidden_qps;			/* living, posts of a side not visible */
@@ -58,6 +59,14 @@ bool model_srq_is_live(const struct model *m, const struct srq_record *r);
 
 /* Name of a device, as the file has it; NULL: not known. */
 const struct device_record *model_device(const struct model *m, uint16_t device);
+/* The call stack of a caller, its frames, what they lie in; NULL: not known, for any of them. */
+const struct caller_record *model_stack(const struct model *m, uint16_t caller);
+const struct frame_record *model_frame(const struct model *m, uint16_t frame);
+const struct module_record *model_module(const struct model *m, const struct frame_record *f);
+/* Whether it is libibverbs, librdmacm or a provider, and so between verbs and who uses them. */
+bool module_is_verbs(const struct module_record *module);
+/* The innermost frame that is not of those; where all are, the first. */
+const struct frame_record *model_who(const struct model *m, uint16_t caller);
 /* "libfoo.so.1+0x12f0", or with `whole` its path; "other"; NULL: not known. Escaped for `how`. */
 const char *model_caller(const struct model *m, uint16_t caller, bool whole, int how, char *out,
 			 size_t size);

@@ -1,198 +1,137 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who asks: return addresses and the loaded objects they lie in. dladdr and dl_iterate_phdr take the
- * loader's lock, which a constructor may hold while it waits for the calling thread; _dl_find_object
- * (glibc 2.35) takes none, and before that the kernel's own map is read.
+ * Who asks: distinct call stacks, each kept once, by index. Under guard->lock. Where stacks cannot be had, a
+ * caller is the return address alone.
  */
-#include <errno.h>
-#include <link.h>
 #include <string.h>
 
 #include "file.h"
 #include "guard.h"
-#include "real.h"
-#include "sys.h"
-#include "../policy/text.h"
+#include "stack.h"
 
-/* struct dl_find_object of <dlfcn.h>, with room for what an architecture adds. */
-struct found_object {
-	unsigned long long flags;
-	void *map_start, *map_end;
-	struct link_map *link_map;
-	unsigned long long rest[12];
+/* The frame's record, made when the first caller has it; the last one is "other". */
+static uint16_t frame_index(struct guard *g, struct place *p)
+{
+	struct frame_record *r;
+	uint32_t index;
+
+	if (p->frame != UINT16_MAX)
+		return p->frame;
+	r = file_add(g, KIND_FRAME, STATE_MAX_FRAMES, &index);
+	if (!r)
+		return UINT16_MAX;
+	r->address = r->offset = p->address;
+	r->module = UINT16_MAX;
+	if (p->module != UINT16_MAX) {
+		const struct module_record *m = file_record(g->file, KIND_MODULE, p->module);
+
+		r->module = p->module;
+		r->offset = p->address - m->base;
+	}
+	atomic_store_explicit(&r->state, RECORD_LIVE, memory_order_release);
+	p->frame = (uint16_t)index;
+	return p->frame;
+}
+
+/* What a caller is told by. */
+struct stack {
+	unsigned int frames;
+	bool cut;
+	uint16_t frame[STATE_STACK_FRAMES];
 };
 
-static struct real real_find_object SOUGHT_EARLY = { "_dl_find_object", NULL, NULL };
-
-static bool module_by_loader(const void *address, char *buf, size_t size, uintptr_t *base)
+static void take_stack(struct guard *g, const void *address, struct stack *out)
 {
-	struct found_object found;
-	int (*find)(void *, struct found_object *) =
-		(int (*)(void *, struct found_object *))atomic_load_explicit(
-			&real_find_object.address, memory_order_relaxed);
-	struct text t;
+	struct place *place[STATE_STACK_FRAMES];
+	unsigned int n = stack_walk(g, address, place, &out->cut);
 
-	if (!find || find((void *)(uintptr_t)address, &found))
-		return false;
-	if (base)
-		*base = (uintptr_t)found.link_map->l_addr;
-	t = text_begin(buf, size);
-	text_put(&t, found.link_map->l_name);
-	return true;
-}
-
-static uintptr_t hex(const char **p)
-{
-	uintptr_t n = 0;
-
-	for (;; (*p)++) {
-		unsigned char c = (unsigned char)**p;
-
-		if (c >= '0' && c <= '9')
-			n = n * 16 + c - '0';
-		else if (c >= 'a' && c <= 'f')
-			n = n * 16 + c - 'a' + 10;
-		else
-			return n;
+	out->frames = 0;
+	if (!n) {
+		place[0] = stack_place(g, (uintptr_t)address);
+		n = place[0] != NULL;
 	}
-}
+	for (unsigned int i = 0; i < n; i++) {
+		uint16_t frame = frame_index(g, place[i]);
 
-/* One line of /proc/self/maps: "start-end perms offset dev inode   path". */
-static bool line_holds(const char *line, uintptr_t address, uintptr_t *start, uint64_t *offset,
-		       const char **path)
-{
-	const char *p = line;
-	uintptr_t end;
-
-	*start = hex(&p);
-	if (*p++ != '-')
-		return false;
-	end = hex(&p);
-	if (address < *start || address >= end || strlen(p) < 6)
-		return false;
-	p += 6;
-	*offset = hex(&p);
-	*path = strchr(p, '/');
-	return *path != NULL;
-}
-
-/* Reads the map in pieces of a page, keeping a cut line for the next. */
-static bool module_by_map(const void *address, char *buf, size_t size, uintptr_t *base)
-{
-	int fd = sys_openat(AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
-	char piece[2048];
-	size_t kept = 0;
-	bool found = false;
-	ssize_t n;
-
-	while (fd >= 0 && !found &&
-	       (n = sys_read(fd, piece + kept, sizeof(piece) - 1 - kept)) > 0) {
-		char *line = piece, *end;
-
-		piece[kept + (size_t)n] = '\0';
-		while (!found && (end = strchr(line, '\n'))) {
-			const char *path;
-			uintptr_t start;
-			uint64_t offset;
-
-			*end = '\0';
-			if (line_holds(line, (uintptr_t)address, &start, &offset, &path)) {
-				struct text t = text_begin(buf, size);
-
-				text_put(&t, path);
-				if (base)
-					*base = start - offset;
-				found = true;
-			}
-			line = end + 1;
+		if (frame == UINT16_MAX) {
+			out->cut = true;
+			break;
 		}
-		kept = strlen(line);
-		if (kept >= sizeof(piece) - 1)
-			kept = 0;
-		memmove(piece, line, kept);
+		out->frame[out->frames++] = frame;
 	}
-	if (fd >= 0)
-		sys_close(fd);
-	return found;
 }
 
-bool module_of_address(const void *address, char *buf, size_t size, uintptr_t *base)
+static uint32_t hash_of(const struct stack *s)
 {
-	int saved = errno;
-	bool found = module_by_loader(address, buf, size, base) ||
-		     module_by_map(address, buf, size, base);
+	uint32_t h = 2166136261u;
 
-	errno = saved;
-	return found;
+	for (unsigned int i = 0; i < s->frames; i++)
+		h = (h ^ s->frame[i]) * 16777619u;
+	return h ^ h >> 15;
 }
 
-static uint32_t module_index(struct guard *g, const char *path, uintptr_t base)
+static bool is_stack(const struct caller_record *c, const struct stack *s)
 {
-	uint32_t used = atomic_load_explicit(&g->header->used[KIND_MODULE], memory_order_relaxed);
-	struct module_record *m;
+	return c->frames == s->frames &&
+	       !memcmp(c->frame, s->frame, s->frames * sizeof(s->frame[0]));
+}
+
+/* Two of the table are not for stacks: "other", and one slot that stays free. */
+static uint16_t caller_add(struct guard *g, const struct stack *s)
+{
+	struct caller_record *c;
 	uint32_t index;
-	struct text t;
 
-	for (uint32_t i = 0; i < used; i++) {
-		m = file_record(g->file, KIND_MODULE, i);
-		if (m->base == base && !strncmp(m->path, path, sizeof(m->path) - 1))
-			return i;
-	}
-	m = file_add(g, KIND_MODULE, STATE_MAX_MODULES, &index);
-	if (!m)
-		return STATE_NONE;
-	m->base = base;
-	t = text_begin(m->path, sizeof(m->path));
-	text_put(&t, path);
-	atomic_store_explicit(&m->state, RECORD_LIVE, memory_order_release);
-	return index;
-}
-
-static struct caller_record *caller_add(struct guard *g, void *address, uint32_t *index)
-{
-	struct caller_record *c = file_add(g, KIND_CALLER, STATE_MAX_CALLERS, index);
-	uintptr_t base = 0;
-	char path[256];
-
-	if (!c)
-		return NULL;
-	c->module = STATE_NONE;
-	c->address = (uintptr_t)address;
-	c->offset = (uintptr_t)address;
-	if (*index == STATE_MAX_CALLERS - 1)
+	c = s->frames ? file_add(g, KIND_CALLER, STATE_MAX_CALLERS - 1, &index) : NULL;
+	if (!c) {
+		if (g->caller_other)
+			return (uint16_t)(g->caller_other - 1);
+		c = file_add(g, KIND_CALLER, STATE_MAX_CALLERS, &index);
+		if (!c)
+			return UINT16_MAX;
 		c->flags = CALLER_OTHER;
-	else if (module_of_address(address, path, sizeof(path), &base)) {
-		c->module = module_index(g, path[0] ? path : g->header->exe, base);
-		c->offset = (uintptr_t)address - base;
+		g->caller_other = index + 1;
+	} else {
+		c->flags = s->cut ? CALLER_CUT : 0;
+		c->frames = (uint8_t)s->frames;
+		memcpy(c->frame, s->frame, s->frames * sizeof(s->frame[0]));
 	}
 	atomic_store_explicit(&c->state, RECORD_LIVE, memory_order_release);
-	return c;
+	return (uint16_t)index;
 }
 
-uint16_t caller_index(struct guard *g, void *address)
+uint16_t caller_index(struct guard *g, const void *address)
 {
 	const uint32_t slots = sizeof(g->caller_slot) / sizeof(g->caller_slot[0]);
-	uint32_t slot = (uint32_t)lookup_hash((uintptr_t)address) % slots;
-	uint32_t index;
+	struct stack s;
+	uint32_t slot;
+	uint16_t index;
 
-	for (; g->caller_slot[slot]; slot = (slot + 1) % slots) {
-		const struct caller_record *c =
-			file_record(g->file, KIND_CALLER, g->caller_slot[slot] - 1u);
-
-		if (c->address == (uintptr_t)address)
-			return (uint16_t)(g->caller_slot[slot] - 1);
+	take_stack(g, address, &s);
+	slot = hash_of(&s) % slots;
+	for (; s.frames && g->caller_slot[slot]; slot = (slot + 1) % slots) {
+		index = (uint16_t)(g->caller_slot[slot] - 1);
+		if (is_stack(file_record(g->file, KIND_CALLER, index), &s))
+			return index;
 	}
-	if (!caller_add(g, address, &index))
-		return (uint16_t)(g->header->used[KIND_CALLER] ? STATE_MAX_CALLERS - 1 : 0);
-	g->caller_slot[slot] = (uint16_t)(index + 1);
-	return (uint16_t)index;
+	index = caller_add(g, &s);
+	if (s.frames && index != UINT16_MAX && index + 1u != g->caller_other)
+		g->caller_slot[slot] = (uint16_t)(index + 1);
+	return index;
 }
 
 const char *caller_module(struct guard *g, uint16_t caller)
 {
-	const struct caller_record *c = file_record(g->file, KIND_CALLER, caller);
+	const struct caller_record *c;
+	const struct frame_record *f;
 
-	if (c->module == STATE_NONE)
+	if (caller == UINT16_MAX)
 		return "";
-	return ((const struct module_record *)file_record(g->file, KIND_MODULE, c->module))->path;
+	c = file_record(g->file, KIND_CALLER, caller);
+	if (!c->frames)
+		return "";
+	f = file_record(g->file, KIND_FRAME, c->frame[0]);
+	if (f->module == UINT16_MAX)
+		return "";
+	return ((const struct module_record *)file_record(g->file, KIND_MODULE, f->module))->path;
 }

@@ -10,6 +10,7 @@
 #include "ask.h"
 #include "file.h"
 #include "guard.h"
+#include "log.h"
 #include "real.h"
 #include "../policy/text.h"
 
@@ -71,7 +72,7 @@ static void driver_name(const struct context_hooks *h, char *out, size_t size)
 	const char *base = path;
 	struct text t = text_begin(out, size);
 
-	if (!module_of_address((const void *)h->real.poll_cq, path, sizeof(path), NULL))
+	if (!module_name_of((const void *)h->real.poll_cq, path, sizeof(path)))
 		return;
 	for (const char *p = path; *p; p++)
 		if (*p == '/')
@@ -285,6 +286,7 @@ struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_d
 	struct failure_reason why = { .call = CALL_OPEN_DEVICE };
 	struct ibv_context *context;
 	int before = errno;
+	bool stacks;
 
 	if (!open) {
 		errno = ENOSYS;
@@ -292,10 +294,15 @@ struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_d
 	}
 	if (!g)
 		return open(device, private_data);
+	stacks = stack_prepare();
 	errno = 0;
 	context = open(device, private_data);
 	ask_prepare();
 	guard_lock(g);
+	if (!stacks)
+		log_line(
+			g, LOG_INFO,
+			"libunwind is not there: what made an object is told without a call stack");
 	if (context) {
 		hook_context(g, context);
 	} else {

@@ -68,6 +68,7 @@ static const uint32_t record_bytes[KINDS] = {
 	[KIND_MODULE] = sizeof(struct module_record),
 	[KIND_CALLER] = sizeof(struct caller_record),
 	[KIND_EVENT] = sizeof(struct event_record),
+	[KIND_FRAME] = sizeof(struct frame_record),
 };
 
 /* Of the kinds that are bounded: no block claims room for more. */
@@ -75,6 +76,7 @@ static const uint32_t most_of[KINDS] = {
 	[KIND_GROUP] = STATE_MAX_GROUPS,   [KIND_FAILURE] = STATE_MAX_FAILURES,
 	[KIND_DEVICE] = STATE_MAX_DEVICES, [KIND_MODULE] = STATE_MAX_MODULES,
 	[KIND_CALLER] = STATE_MAX_CALLERS, [KIND_EVENT] = STATE_MAX_EVENTS,
+	[KIND_FRAME] = STATE_MAX_FRAMES,
 };
 
 struct state_header *file_header(struct state_file *f)

@@ -29,6 +29,8 @@
 #include "../policy/reason.h"
 #include "lookup.h"
 #include "memory.h"
+#include "modules.h"
+#include "stack.h"
 #include "state.h"
 
 #define INTERPOSED  __attribute__((visibility("default")))
@@ -76,7 +78,10 @@ struct guard {
 	uint32_t
 		inherited_contexts; /* of a forked child: those up to this serial are its parent's */
 	uint16_t group_slot[4096];  /* hash of group_key to index + 1 */
-	uint16_t caller_slot[4096];    /* hash of address to index + 1 */
+	uint16_t caller_slot[4096]; /* hash of stack to index + 1 */
+	uint32_t caller_other;	    /* index + 1 of the caller "other" */
+	struct modules modules;
+	struct places places;
 	struct policy_values standard; /* the policy as an unconditional subject sees it */
 };
 
@@ -203,12 +208,13 @@ const struct device_limits *limits_of(const struct device *d); /* zeroes for NUL
 const struct device_facts *facts_of(const struct device *d);   /* NULL for NULL */
 const struct geometry *geometry_for(const struct device *d);   /* the estimate for NULL */
 
-/* callers.c: indices among the records, made when new. Under lock; *path is the module's path or "". */
-uint16_t caller_index(struct guard *g, void *address);
+/*
+ * callers.c: who made an object, as an index among the records of KIND_CALLER, made when new: the call stack
+ * from the return address `address` outwards. Under lock, by the thread that was called from
+ * there. UINT16_MAX: no room at all. caller_module: path of the object that `address` lies in, or "".
+ */
+uint16_t caller_index(struct guard *g, const void *address);
 const char *caller_module(struct guard *g, uint16_t caller);
-/* The path of the object that `address` lies in, "" for the program, into buf; false when it
- * cannot be told. No loader lock. */
-bool module_of_address(const void *address, char *buf, size_t size, uintptr_t *base);
 
 /*
  * records.c: records of QPs, CQs and SRQs in the state file. Under lock. record_begin: one to fill, all

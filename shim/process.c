@@ -325,6 +325,7 @@ static bool begin(struct guard *g)
 	inherit(g, &b->inherited);
 	if (!make_tables())
 		return false;
+	stack_begin();
 	b->policy = g->policy;
 	policy_init(b->policy);
 	find_program(b);

@@ -64,6 +64,16 @@ void *real_find_in(struct real *r, const char *library)
 	return address;
 }
 
+void *library_open(const char *name)
+{
+	return dlopen && dlsym ? dlopen(name, RTLD_LOCAL | RTLD_NOW) : NULL;
+}
+
+void *library_symbol(void *library, const char *name)
+{
+	return dlsym(library, name);
+}
+
 extern struct real __start_sought_early[], __stop_sought_early[];
 
 void real_find_early(void)

@@ -29,4 +29,9 @@ void *real_find(struct real *r);
 /* The same in the library of that name alone, if it is loaded. */
 void *real_find_in(struct real *r, const char *library);
 
+/* A library for ourselves alone, opened RTLD_LOCAL and never closed, and what it defines; NULL: not there.
+ * Both take the loader's lock. */
+void *library_open(const char *name);
+void *library_symbol(void *library, const char *name);
+
 #endif

@@ -46,16 +46,21 @@ enum state_kind {
 	KIND_MODULE,
 	KIND_CALLER,
 	KIND_EVENT,
+	KIND_FRAME,
 	KINDS
 };
 
 /* Most records of each kind that is bounded; what comes after goes into the last one, "other". */
-#define STATE_MAX_GROUPS   1024u
-#define STATE_MAX_FAILURES 256u
-#define STATE_MAX_DEVICES  64u
-#define STATE_MAX_MODULES  256u
-#define STATE_MAX_CALLERS  2048u
-#define STATE_MAX_EVENTS   128u
+#define STATE_MAX_GROUPS     1024u
+#define STATE_MAX_FAILURES   256u
+#define STATE_MAX_DEVICES    64u
+#define STATE_MAX_MODULES    256u
+#define STATE_MAX_CALLERS    2048u
+#define STATE_MAX_EVENTS     128u
+#define STATE_MAX_FRAMES     4096u
+
+#define STATE_STACK_FRAMES   24u /* of a call stack; the outer ones are left out */
+#define STATE_BUILD_ID_BYTES 20u
 
 struct state_block {
 	uint32_t kind;	       /* enum state_kind */
@@ -425,29 +430,46 @@ struct device_record {
 };
 static_assert(sizeof(struct device_record) == 256, "device record");
 
-/* A loaded object that a caller lies in. */
+/* A loaded object that frames lie in. */
 struct module_record {
 	_Atomic uint32_t seq;
 	_Atomic uint8_t state;
-	uint8_t zero[3];
-	uint64_t base; /* load address */
-	char path[240];
+	uint8_t build_id_bytes; /* 0: it has none, or it could not be read */
+	uint8_t zero[2];
+	uint64_t base;				/* load address */
+	uint8_t build_id[STATE_BUILD_ID_BYTES]; /* a longer one is cut */
+	char path[220];
 };
 static_assert(sizeof(struct module_record) == 256, "module record");
 
-/* A return address that made objects. */
+/* A return address that is part of a call stack. */
+struct frame_record {
+	_Atomic uint32_t seq;
+	_Atomic uint8_t state;
+	uint8_t flags;	 /* FRAME_OTHER */
+	uint16_t module; /* index among the records of KIND_MODULE, or UINT16_MAX */
+	uint64_t address;
+	uint64_t offset; /* address - module.base */
+	uint64_t zero[5];
+};
+static_assert(sizeof(struct frame_record) == 64, "frame record");
+enum { FRAME_OTHER = 1 }; /* for what found no room */
+
+/*
+ * Who made objects: one distinct call stack, the innermost frame first, which is the one that called
+ * verbs. One frame where stacks cannot be had. The last one is "other": flags CALLER_OTHER, no frame.
+ */
 struct caller_record {
 	_Atomic uint32_t seq;
 	_Atomic uint8_t state;
-	uint8_t flags; /* CALLER_OTHER */
-	uint8_t zero0[2];
-	uint64_t address;
-	uint64_t offset; /* address - module.base */
-	uint32_t module; /* or STATE_NONE */
-	uint32_t zero1[9];
+	uint8_t flags;	/* CALLER_OTHER, CALLER_CUT */
+	uint8_t frames; /* so many of them */
+	uint8_t zero0;
+	uint16_t frame[STATE_STACK_FRAMES]; /* indices among the records of KIND_FRAME */
+	uint64_t zero1;
 };
 static_assert(sizeof(struct caller_record) == 64, "caller record");
-enum { CALLER_OTHER = 1 };
+enum { CALLER_OTHER = 1, CALLER_CUT = 2 }; /* cut: there were more frames */
 
 /* A log line, kept whether or not it could be printed. A ring: the oldest is overwritten. */
 struct event_record {

@@ -24,6 +24,7 @@ static const uint32_t sizes[KINDS] = {
 	[KIND_MODULE] = sizeof(struct module_record),
 	[KIND_CALLER] = sizeof(struct caller_record),
 	[KIND_EVENT] = sizeof(struct event_record),
+	[KIND_FRAME] = sizeof(struct frame_record),
 };
 
 static void grow(struct builder *b, size_t bytes)
@@ -146,19 +147,36 @@ uint32_t builder_device(struct builder *b, const char *name, const char *driver)
 	return index;
 }
 
-uint32_t builder_caller(struct builder *b, const char *module, uint64_t offset)
+uint16_t builder_frame(struct builder *b, const char *module, uint64_t offset)
 {
 	uint32_t index, m;
 	struct module_record *r = fresh(b, KIND_MODULE, &m);
-	struct caller_record *c;
+	struct frame_record *f;
 
 	r->base = 0x7f0000000000;
 	snprintf(r->path, sizeof(r->path), "%s", module);
-	c = fresh(b, KIND_CALLER, &index);
-	c->module = m;
-	c->offset = offset;
-	c->address = 0x7f0000000000 + offset;
+	f = fresh(b, KIND_FRAME, &index);
+	f->module = (uint16_t)m;
+	f->offset = offset;
+	f->address = 0x7f0000000000 + offset;
+	return (uint16_t)index;
+}
+
+uint32_t builder_stack(struct builder *b, const uint16_t *frame, unsigned int frames)
+{
+	uint32_t index;
+	struct caller_record *c = fresh(b, KIND_CALLER, &index);
+
+	c->frames = (uint8_t)frames;
+	memcpy(c->frame, frame, frames * sizeof(*frame));
 	return index;
+}
+
+uint32_t builder_caller(struct builder *b, const char *module, uint64_t offset)
+{
+	uint16_t frame = builder_frame(b, module, offset);
+
+	return builder_stack(b, &frame, 1);
 }
 
 uint32_t builder_failure(struct builder *b, const struct failure_reason *reason, uint16_t device,

@@ -30,6 +30,9 @@ void *builder_record(struct builder *b, enum state_kind kind, uint32_t index);
 
 /* Adds a record in a block of its own kind, making blocks as needed; returns its index. */
 uint32_t builder_device(struct builder *b, const char *name, const char *driver);
+/* A frame in a module of its own; a call stack of frames; one of a single frame. */
+uint16_t builder_frame(struct builder *b, const char *module, uint64_t offset);
+uint32_t builder_stack(struct builder *b, const uint16_t *frame, unsigned int frames);
 uint32_t builder_caller(struct builder *b, const char *module, uint64_t offset);
 uint32_t builder_failure(struct builder *b, const struct failure_reason *reason, uint16_t device,
 			 uint64_t count);
