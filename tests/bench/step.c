@@ -10,6 +10,7 @@
 
 static volatile unsigned long counted, in_guard, forbidden;
 static uintptr_t guard_start, guard_end;
+static uint64_t flag = 0x100;
 
 /* The first instruction at `p`, as far as it must not be on the data path. A xchg with memory locks too. */
 static bool is_forbidden(const unsigned char *p)
@@ -68,9 +69,16 @@ void step_setup(void)
 /* The flag takes effect after the instruction that follows popf; both ends are counted and taken off. */
 static __attribute__((noinline)) void with_trap_flag(void (*f)(void *), void *arg)
 {
-	__asm__ volatile("pushfq\n\torq $0x100, (%%rsp)\n\tpopfq" ::: "memory", "cc");
+	uint64_t set = flag;
+
+	__asm__ volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" : : "r"(set) : "memory", "cc");
 	f(arg);
 	__asm__ volatile("pushfq\n\tandq $~0x100, (%%rsp)\n\tpopfq" ::: "memory", "cc");
+}
+
+void step_rehearse(bool only)
+{
+	flag = only ? 0 : 0x100;
 }
 
 static void nothing(void *arg)

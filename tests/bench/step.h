@@ -21,5 +21,10 @@ void step_setup(void);
 bool step_works(void);
 /* Calls f(arg) and returns what that took, without the cost of calling through here. */
 struct steps step_call(void (*f)(void *), void *arg);
+/*
+ * From now on it only calls, and returns nothing of worth: what happens the first time a place is come from is
+ * then over. The guard's unwinder blocks all signals there, and stepping with SIGTRAP blocked ends the process.
+ */
+void step_rehearse(bool only);
 
 #endif
