@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -175,17 +176,37 @@ PUBLIC int ioctl(int fd, unsigned long request, ...)
 }
 
 /*
+ * Where the first mapping cannot be had twice (valgrind allows no such mremap): a new page, mapped
+ * by both. A segment rather than a memory file, for the reason given at map_doorbells() in nic.c.
+ */
+static void *share_doorbell(uint8_t *first, size_t len)
+{
+	void *second = MAP_FAILED;
+	int id = shmget(IPC_PRIVATE, len, 0600);
+
+	if (id < 0)
+		return MAP_FAILED;
+	if (shmat(id, first, SHM_REMAP) == first)
+		second = shmat(id, NULL, 0);
+	shmctl(id, IPC_RMID, NULL); /* it goes with its last mapping */
+	return second;
+}
+
+/*
  * A doorbell page: a second mapping of one of the NIC's pages in place of one of
  * the device's. Offsets are those that alloc_uar() in commands.c gave out.
  */
 static void *map_doorbell(size_t len, off_t offset)
 {
+	void *page;
+
 	if (len != PAGE_BYTES || (uint64_t)offset >= MAX_UARS * (uint64_t)PAGE_BYTES) {
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
 	/* An old size of 0 leaves the first mapping of shared memory where it is. */
-	return mremap(nic.uar_pages + offset, 0, len, MREMAP_MAYMOVE);
+	page = mremap(nic.uar_pages + offset, 0, len, MREMAP_MAYMOVE);
+	return page == MAP_FAILED ? share_doorbell(nic.uar_pages + offset, len) : page;
 }
 
 static void *map_any(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
