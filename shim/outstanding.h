@@ -222,6 +222,15 @@ static ALWAYS_INLINE bool failed_or_received(const struct ibv_wc *wc)
 	return words & mask;
 }
 
+/*
+ * Whether a completion that succeeded is a receive's. The opcodes that drivers give a meaning (mlx5dv.h:
+ * UMR, raw WQE, memcpy) have the bit of a receive, but are sends.
+ */
+static ALWAYS_INLINE bool is_receive(enum ibv_wc_opcode opcode)
+{
+	return opcode & IBV_WC_RECV && opcode < IBV_WC_DRIVER1;
+}
+
 static ALWAYS_INLINE void send_completed(const struct hot_qp *h)
 {
 	struct qp_record *r = h->record;

@@ -158,7 +158,7 @@ static OUT_OF_LINE void take_for_other(struct hot_cq *q, const struct ibv_wc *wc
 			continue; /* its QP was destroyed, or made out of our sight */
 		if (w->status != IBV_WC_SUCCESS)
 			completed_in_error(q, h);
-		else if (w->opcode & IBV_WC_RECV)
+		else if (is_receive(w->opcode))
 			recv_completed_for_other(q, h);
 		else
 			send_completed_for_other(h);
@@ -177,7 +177,7 @@ static SHORT_PATH int take_rest(int got, const struct ibv_wc *wc, const struct i
 			continue;
 		if (unlikely(wc->status != IBV_WC_SUCCESS)) {
 			completed_in_error(q, h);
-		} else if (wc->opcode & IBV_WC_RECV) {
+		} else if (is_receive(wc->opcode)) {
 			if (h->flags & QP_HAS_SRQ)
 				srq_recv_completed(q, h->srq, true);
 			else
@@ -207,7 +207,8 @@ static ALWAYS_INLINE int take_owned(int got, const struct ibv_wc *wc, struct hot
 		if (unlikely(!h))
 			break;
 		if (unlikely(failed_or_received(wc))) {
-			if (unlikely(wc->status != IBV_WC_SUCCESS || h->flags & QP_HAS_SRQ))
+			if (unlikely(wc->status != IBV_WC_SUCCESS || h->flags & QP_HAS_SRQ ||
+				     wc->opcode >= IBV_WC_DRIVER1))
 				break;
 			recv_completed(h);
 			continue;
@@ -295,7 +296,8 @@ static ALWAYS_INLINE int polled_one(int asked, const struct ibv_wc *wc, struct h
 	if (unlikely(!h || !owns(&q->poll_owner)))
 		return polled_somehow(1, asked, wc, q);
 	if (unlikely(failed_or_received(wc))) {
-		if (unlikely(wc->status != IBV_WC_SUCCESS || h->flags & QP_HAS_SRQ))
+		if (unlikely(wc->status != IBV_WC_SUCCESS || h->flags & QP_HAS_SRQ ||
+			     wc->opcode >= IBV_WC_DRIVER1))
 			return polled_somehow(1, asked, wc, q);
 		recv_completed(h);
 	} else if (likely(READ8(h->mixed) ==

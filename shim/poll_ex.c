@@ -53,7 +53,7 @@ static ALWAYS_INLINE int current_taken(struct hot_cq *q, struct ibv_cq_ex *cq)
 	if (unlikely(!h))
 		return taken_somehow(q, cq);
 	if (unlikely(opcode & IBV_WC_RECV)) {
-		if (unlikely(h->flags & QP_HAS_SRQ))
+		if (unlikely(h->flags & QP_HAS_SRQ || opcode >= IBV_WC_DRIVER1))
 			return taken_somehow(q, cq);
 		recv_completed(h);
 	} else if (unlikely(READ8(h->mixed))) {
