@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `qpguard clean`: removes state files of processes that ended, by the [state] limits of the
- * policy. The only thing it does to a file is unlink, and only to regular files of its own naming,
- * of its own user (root: of any), that no process has locked.
+ * policy. What it does to a file is unlink, and only to regular files of its own naming,
+ * of its own user (root: of any), that no process has locked; of one that was killed it notes the
+ * time in the file's own.
  */
 #include "tool.h"
 
@@ -51,11 +52,31 @@ struct clean {
 	int status;
 };
 
+/*
+ * When a dead process ended, by the rule of shim/sweep.c: one that was killed left no time, and its
+ * file's mtime is old, so the first who finds it dead writes down the time, as mtime, with an atime
+ * that tells that it is so.
+ */
+static uint64_t dead_since(int fd, const struct stat *st, bool dry_run)
+{
+	const struct timespec found_dead[2] = { { FOUND_DEAD_ATIME, 0 }, { 0, UTIME_NOW } };
+	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
+	uint64_t now = clock_now(), ended = 0;
+
+	if (pread(fd, &ended, sizeof(ended), offsetof(struct state_header, ended_at)) !=
+	    sizeof(ended))
+		ended = 0;
+	if (ended || st->st_atim.tv_sec == FOUND_DEAD_ATIME)
+		return ended > mtime && ended < now ? ended : mtime;
+	if (!dry_run)
+		futimens(fd, found_dead);
+	return now;
+}
+
 /* What is known of a state file; false: not ours to judge. */
-static bool examine(int dirfd, const char *name, struct retain_item *item)
+static bool examine(int dirfd, const char *name, bool dry_run, struct retain_item *item)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-	struct state_header h;
 	struct stat st;
 
 	if (fd < 0)
@@ -67,16 +88,11 @@ static bool examine(int dirfd, const char *name, struct retain_item *item)
 	}
 	*item = (struct retain_item){
 		.name = name,
-		.ended_ns =
-			(uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec,
 		.bytes = (uint64_t)st.st_blocks * 512,
 		.live = statefile_locked(fd),
 	};
-	if (pread(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h) &&
-	    memcmp(h.magic, STATE_MAGIC, sizeof(h.magic)) == 0 &&
-	    h.byte_order == STATE_BYTE_ORDER && h.version == STATE_VERSION &&
-	    h.ended_at > item->ended_ns && h.ended_at < clock_now())
-		item->ended_ns = h.ended_at;
+	if (!item->live)
+		item->ended_ns = dead_since(fd, &st, dry_run);
 	close(fd);
 	return true;
 }
@@ -111,7 +127,7 @@ static void clean_files(struct clean *c, int dirfd, const char *folder, char **n
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		n += examine(dirfd, names[i], &items[n]);
+		n += examine(dirfd, names[i], c->dry_run, &items[n]);
 	retain_choose(items, n, &c->limits, clock_now());
 	for (size_t i = 0; i < n; i++) {
 		c->files++;

@@ -12,10 +12,16 @@
 
 #include "../policy/policy.h"
 
+/*
+ * The atime of a killed process's file, once somebody found it dead and set its mtime to that time:
+ * so far ahead (2100) that reading the file does not change it where relatime rules.
+ */
+#define FOUND_DEAD_ATIME 4102444800
+
 /* One state file. The caller fills all but `remove`. */
 struct retain_item {
 	const char *name;  /* tells items of one age apart; else the caller's own */
-	uint64_t ended_ns; /* ns since 1970: the later of the file's mtime and header.ended_at */
+	uint64_t ended_ns; /* ns since 1970: ended_at() of sweep.c tells how that is known */
 	uint64_t bytes;	   /* that it takes */
 	bool live;	   /* its lock is held: stays, and counts for nothing */
 	bool remove;	   /* the answer */

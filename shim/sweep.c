@@ -52,17 +52,17 @@ static bool is_locked(int fd)
 }
 
 /*
- * When a dead process ended. One that was killed left no time, and tmpfs changes mtime only when a page
- * is first written: a long steady run would look old the moment it died. So the first who finds it dead writes
- * down the time, as mtime, with an atime of 0 to tell that it is so.
+ * When a dead process ended. One that was killed left no time, and tmpfs changes mtime only when a
+ * page is first written: a long steady run would look old the moment it died. So the first who
+ * finds it dead writes down the time, as mtime, with an atime that tells that it is so.
  */
 static uint64_t ended_at(int fd, const struct statx *st)
 {
-	struct timespec found_dead[2] = { { 0, 0 }, { 0, UTIME_NOW } };
+	struct timespec found_dead[2] = { { FOUND_DEAD_ATIME, 0 }, { 0, UTIME_NOW } };
 	uint64_t ended = 0, mtime = (uint64_t)st->stx_mtime.tv_sec * 1000000000;
 
 	syscall(SYS_pread64, fd, &ended, sizeof(ended), offsetof(struct state_header, ended_at));
-	if (ended || st->stx_atime.tv_sec == 0)
+	if (ended || st->stx_atime.tv_sec == FOUND_DEAD_ATIME)
 		return ended > mtime ? ended : mtime;
 	syscall(SYS_utimensat, fd, NULL, found_dead, 0);
 	return now_ns();
