@@ -321,6 +321,29 @@ static const char *parse_head_into(struct parser *ps, struct span line, struct p
 	return NULL;
 }
 
+/* What is set for a whole process is asked for once, as it begins: another condition than those on
+ * the process would never be met. */
+static bool can_match(struct parser *ps, const char *section, const struct policy_section *s)
+{
+	const char *name = s->has_after_qps ? "after_qps"
+			   : s->device	    ? "device"
+			   : s->driver	    ? "driver"
+			   : s->type	    ? "type"
+			   : s->library	    ? "library"
+					    : NULL;
+	struct text *t;
+
+	if (!name || strcmp(section, "budget") == 0 || strcmp(section, "clamp") == 0)
+		return true;
+	t = fault_begin(&ps->faults);
+	text_quoted(t, span_of(name));
+	text_put(t, " is never met in [");
+	text_put(t, section);
+	text_put(t, "], which holds for a whole process: use 'program' or 'comm'");
+	fault_tell(&ps->faults);
+	return false;
+}
+
 static void parse_head(struct parser *ps, struct span line)
 {
 	uint32_t text_used = ps->p->text_used;
@@ -329,7 +352,7 @@ static void parse_head(struct parser *ps, struct span line)
 
 	ps->section = NULL;
 	section = parse_head_into(ps, line, &s);
-	ps->left_out = !section || !add_section(ps, &s);
+	ps->left_out = !section || !can_match(ps, section, &s) || !add_section(ps, &s);
 	if (ps->left_out)
 		ps->p->text_used = text_used;
 	else

@@ -309,6 +309,15 @@ START_TEST(a_faulty_condition_leaves_its_section_out)
 	faulty("[budget devise=mlx5_0]\nqps = 3\n",
 	       "f:1: unknown condition 'devise': did you mean 'device'?\n");
 	ck_assert_uint_eq(resolve().set, 0);
+	faulty("[log device=mlx5_0]\nlevel = info\n", "f:1: 'device' is never met in [log], which "
+						      "holds for a whole process: use 'program' "
+						      "or 'comm'\n");
+	faulty("[state comm=a after_qps=3]\nkeep = 1d\n",
+	       "f:1: 'after_qps' is never met in [state], which holds for a whole process: use "
+	       "'program' or 'comm'\n");
+	faulty("[report type=RC]\nargs = yes\n",
+	       "f:1: 'type' is never met in [report], which holds for a whole process: use "
+	       "'program' or 'comm'\n");
 	faulty("[budget after_qp=3]\n", "f:1: unknown condition 'after_qp': did you mean "
 					"'after_qps'?\n");
 	faulty("[budget type=rc]\n", "f:1: unknown type 'rc': did you mean 'RC'?\n");
