@@ -19,6 +19,7 @@
 
 #define DETAILS		   4 /* of one point that are told */
 #define DETAIL_BYTES	   240
+#define TIGHT		   64 /* CQs looked at closely */
 #define NEARLY(used, room) ((room) && (used) >= (room) - (room) / 10)
 #define SECOND_LOOK_NS	   200000000
 
@@ -36,6 +37,10 @@ struct point {
 	uint64_t stuck_retired[64];
 	unsigned int stuck_count;
 	bool second_look;
+	/* CQs that are too small for the effective depths; what their QPs asked for, or used */
+	uint32_t tight[TIGHT];
+	uint64_t tight_needed[TIGHT], tight_bound[TIGHT];
+	unsigned int tight_count;
 };
 
 static void point_begin(struct point *p, const struct model *m)
@@ -214,6 +219,80 @@ static bool check_effective(struct text_output *w, struct model *m, struct point
 
 /* 3. Each CQ holds what can be outstanding on it. */
 
+/* The QPs of a CQ that is too small for their effective depths: what they asked for, or used. */
+static void needed_on(struct point *p, uint32_t cq, uint32_t asked, uint32_t effective,
+		      uint32_t peak)
+{
+	for (unsigned int i = 0; i < p->tight_count; i++)
+		if (p->tight[i] == cq) {
+			p->tight_needed[i] += asked > peak ? asked : peak;
+			p->tight_bound[i] += effective;
+		}
+}
+
+static bool needed_by_qp(void *arg, uint32_t index, const void *record)
+{
+	struct point *p = arg;
+	const struct qp_record *r = record;
+	struct side_counts send, recv;
+
+	(void)index;
+	if (!model_qp_is_live(p->m, r))
+		return true;
+	record_send_counts(r, &send);
+	record_recv_counts(r, &recv);
+	needed_on(p, r->send_cq, r->requested.max_send_wr, r->effective.max_send_wr,
+		  send.peak_outstanding);
+	if (!(r->flags & QP_HAS_SRQ))
+		needed_on(p, r->recv_cq, r->requested.max_recv_wr, r->effective.max_recv_wr,
+			  recv.peak_outstanding);
+	return true;
+}
+
+static bool tight_cq(void *arg, uint32_t index, const void *record)
+{
+	struct point *p = arg;
+	const struct cq_record *r = record;
+
+	(void)index;
+	if (model_cq_is_live(p->m, r) && p->tight_count < TIGHT &&
+	    LOADED(r->bound_send_wrs) + LOADED(r->bound_recv_wrs) > LOADED(r->effective_cqe))
+		p->tight[p->tight_count++] = r->id;
+	return true;
+}
+
+/* Whether it holds what was asked and used so far, so that only a provider's rounding is too much:
+ * if all QPs that are bound to it were found. */
+static bool rounding_alone(const struct point *p, const struct cq_record *r)
+{
+	for (unsigned int i = 0; i < p->tight_count; i++)
+		if (p->tight[i] == r->id)
+			return p->tight_needed[i] <= LOADED(r->effective_cqe) &&
+			       p->tight_bound[i] ==
+				       LOADED(r->bound_send_wrs) + LOADED(r->bound_recv_wrs);
+	return false;
+}
+
+/* Whether a QP of this device got more than it asked for. */
+static bool rounds_up(const struct model *m, uint16_t device)
+{
+	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++) {
+		const struct group_record *r = &m->groups[i].record;
+
+		if (m->groups[i].used && r->kind == KIND_QP && r->device == device &&
+		    (r->effective.max_send_wr > r->requested.max_send_wr ||
+		     (!(r->qp_flags & QP_HAS_SRQ) &&
+		      r->effective.max_recv_wr > r->requested.max_recv_wr)))
+			return true;
+	}
+	return false;
+}
+
+#define ROUNDING                                                                                 \
+	": the depths asked fit, the provider rounded them up. A program that posts as deep as " \
+	"it got overruns it"
+#define ROUNDING_GONE ": as the provider rounds depths up, what was asked may have fit"
+
 static bool room_of_cq(void *arg, uint32_t index, const void *record)
 {
 	struct point *p = arg;
@@ -221,41 +300,54 @@ static bool room_of_cq(void *arg, uint32_t index, const void *record)
 	uint64_t send = LOADED(r->bound_send_wrs), recv = LOADED(r->bound_recv_wrs);
 	uint64_t peak = LOADED(r->peak_bound_wrs);
 	uint32_t cqe = LOADED(r->effective_cqe);
+	bool only_rounded;
 
 	(void)index;
 	if (!model_cq_is_live(p->m, r))
 		return true;
 	p->looked_at++;
-	if (send + recv > cqe)
-		detail(p, FAIL,
+	if (send + recv > cqe) {
+		only_rounded = rounding_alone(p, r);
+		detail(p, only_rounded ? NOTE : FAIL,
 		       "CQ %" PRIu32 ": %" PRIu64 " send + %" PRIu64
-		       " receive WRs are bound, it holds "
-		       "%" PRIu32,
-		       r->id, send, recv, cqe);
-	else if (peak > cqe)
-		detail(p, FAIL, "CQ %" PRIu32 ": %" PRIu64 " WRs were bound, it holds %" PRIu32,
-		       r->id, peak, cqe);
+		       " receive WRs are bound, it holds %" PRIu32 "%s",
+		       r->id, send, recv, cqe, only_rounded ? ROUNDING : "");
+	} else if (peak > cqe) {
+		only_rounded = rounds_up(p->m, r->device);
+		detail(p, only_rounded ? NOTE : FAIL,
+		       "CQ %" PRIu32 ": %" PRIu64 " WRs were bound, it holds %" PRIu32 "%s", r->id,
+		       peak, cqe, only_rounded ? ROUNDING_GONE : "");
+	}
 	return true;
+}
+
+static void room_of_ended(struct point *p, const struct group_view *g)
+{
+	const struct group_sums *s = &g->record.sums[LOADED(g->record.folded) & 1];
+	bool only_rounded;
+
+	if (!g->used || g->record.kind != KIND_CQ || g->record.flags & GROUP_OTHER || !s->destroyed)
+		return;
+	p->looked_at += s->destroyed;
+	if (s->peak_bound_wrs <= g->record.effective.max_send_wr)
+		return;
+	only_rounded = rounds_up(p->m, g->record.device);
+	detail(p, only_rounded ? NOTE : FAIL,
+	       "%" PRIu64 " destroyed CQs of %" PRIu32 ": up to %" PRIu64
+	       " WRs were bound to one%s",
+	       s->destroyed, g->record.effective.max_send_wr, s->peak_bound_wrs,
+	       only_rounded ? ROUNDING_GONE : "");
 }
 
 static bool check_cq_room(struct text_output *w, struct model *m, struct point *p)
 {
 	point_begin(p, m);
+	statefile_each(m->file, KIND_CQ, tight_cq, p);
+	if (p->tight_count)
+		statefile_each(m->file, KIND_QP, needed_by_qp, p);
 	statefile_each(m->file, KIND_CQ, room_of_cq, p);
-	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++) {
-		const struct group_view *g = &m->groups[i];
-		const struct group_sums *s = &g->record.sums[LOADED(g->record.folded) & 1];
-
-		if (!g->used || g->record.kind != KIND_CQ || g->record.flags & GROUP_OTHER ||
-		    !s->destroyed)
-			continue;
-		p->looked_at += s->destroyed;
-		if (s->peak_bound_wrs > g->record.effective.max_send_wr)
-			detail(p, FAIL,
-			       "%" PRIu64 " destroyed CQs of %" PRIu32 ": up to %" PRIu64
-			       " WRs were bound to one",
-			       s->destroyed, g->record.effective.max_send_wr, s->peak_bound_wrs);
-	}
+	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++)
+		room_of_ended(p, &m->groups[i]);
 	return point_end(w, p,
 			 "each CQ holds the send and receive WRs bound to it (%" PRIu64 " CQs)",
 			 p->looked_at);
@@ -317,8 +409,9 @@ static bool check_memory(struct text_output *w, struct model *m, struct point *p
 		return point_end(w, p, "the queues fit the memory there is: no QP was made");
 	return point_end(w, p,
 			 "the queues fit the memory there is: at most %" PRIu64
-			 " QPs and their CQs took %s, %s a QP",
-			 qps, show_size(bytes, peak), show_size(each, peak / qps));
+			 " QP%s with CQs took %s, %s a QP",
+			 qps, qps == 1 ? "" : "s", show_size(bytes, peak),
+			 show_size(each, peak / qps));
 }
 
 /* 5. Refusals 0. */

@@ -520,6 +520,7 @@ static json_t *budget(const struct model *m)
 		json_t *one = json_object();
 
 		set(one, "limit", number_or_null(LOADED(b->limit)));
+		set(one, "conditional", json_boolean(b->conditional));
 		set(one, "action", text(action_name(LOADED(b->action))));
 		set(one, "used",
 		    counted && i != BUDGET_BYTES_PER_QP ? number(LOADED(b->used)) : json_null());

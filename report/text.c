@@ -517,6 +517,27 @@ static void counts_cell(struct table *t, const struct side_counts *c, bool hidde
 			   show_count(out, c->outstanding), c->peak_outstanding);
 }
 
+static struct table *qp_table(const struct text_output *w, const struct model *m)
+{
+	struct table *t;
+
+	heading(w, "Each QP", "sends and receives: posted / outstanding / peak");
+	t = table_new(w->out, w->width, w->color);
+	table_column(t, "ID", true, 0);
+	table_column(t, "QP", false, 0);
+	table_column(t, "TYPE", false, 0);
+	table_column(t, "STATE", false, 0);
+	table_column(t, "DEVICE", false, device_drop(m));
+	table_column(t, "REQUESTED", false, 4);
+	table_column(t, "EFFECTIVE", false, 1);
+	table_column(t, "SENDS", false, 0);
+	table_column(t, "RECEIVES", false, 0);
+	table_column(t, "BYTES", true, 0);
+	table_column(t, "REFUSED", true, 0);
+	table_column(t, "MADE BY", false, 5);
+	return t;
+}
+
 static bool qp_row(void *arg, uint32_t index, const void *record)
 {
 	struct listing *l = arg;
@@ -529,6 +550,8 @@ static bool qp_row(void *arg, uint32_t index, const void *record)
 	record_send_counts(r, &send);
 	record_recv_counts(r, &recv);
 	absent = recv_side_absent(r->flags, &recv);
+	if (!l->t)
+		l->t = qp_table(l->w, l->m);
 	table_row(l->t);
 	table_cell(l->t, PLAIN, "%" PRIu32, r->id);
 	table_cell(l->t, PLAIN, "0x%06" PRIx32, r->qp_num);
@@ -550,23 +573,8 @@ static void print_qps(const struct text_output *w, const struct model *m)
 {
 	struct listing l = { .m = m, .w = w };
 
-	if (!w->verbose)
-		return;
-	heading(w, "Each QP", "sends and receives: posted / outstanding / peak");
-	l.t = table_new(w->out, w->width, w->color);
-	table_column(l.t, "ID", true, 0);
-	table_column(l.t, "QP", false, 0);
-	table_column(l.t, "TYPE", false, 0);
-	table_column(l.t, "STATE", false, 0);
-	table_column(l.t, "DEVICE", false, device_drop(m));
-	table_column(l.t, "REQUESTED", false, 4);
-	table_column(l.t, "EFFECTIVE", false, 1);
-	table_column(l.t, "SENDS", false, 0);
-	table_column(l.t, "RECEIVES", false, 0);
-	table_column(l.t, "BYTES", true, 0);
-	table_column(l.t, "REFUSED", true, 0);
-	table_column(l.t, "MADE BY", false, 5);
-	statefile_each(m->file, KIND_QP, qp_row, &l);
+	if (w->verbose)
+		statefile_each(m->file, KIND_QP, qp_row, &l);
 	table_end(l.t);
 }
 
@@ -821,10 +829,14 @@ static void budget_row(struct table *t, const struct state_budget *b, unsigned i
 	uint64_t refusals = LOADED(b->refusals);
 	char buf[SHOW_BYTES];
 	bool uncounted = limit == BUDGET_NODE_BYTES;
+	bool limited = LOADED(b->limit) != UINT64_MAX; /* else by sections with conditions alone */
 
 	table_row(t);
 	table_cell(t, PLAIN, "%s", policy_keys[limit].name);
-	budget_cell(t, limit, LOADED(b->limit));
+	if (limited)
+		budget_cell(t, limit, LOADED(b->limit));
+	else
+		table_cell(t, PLAIN, "by condition");
 	if (uncounted || limit == BUDGET_BYTES_PER_QP)
 		table_cell(t, PLAIN, "%s", uncounted ? "not seen" : "-");
 	else
@@ -833,9 +845,9 @@ static void budget_row(struct table *t, const struct state_budget *b, unsigned i
 		table_cell(t, PLAIN, "not seen");
 	else
 		budget_cell(t, limit, LOADED(b->peak));
-	table_cell(t, PLAIN, "%s", action_name(LOADED(b->action)));
+	table_cell(t, PLAIN, "%s", limited ? action_name(LOADED(b->action)) : "-");
 	table_cell(t, refusals ? RED : PLAIN, "%s%s", show_count(buf, refusals),
-		   refusals && LOADED(b->action) == ACTION_OBSERVE ? " let pass" : "");
+		   limited && refusals && LOADED(b->action) == ACTION_OBSERVE ? " let pass" : "");
 }
 
 static void print_budget(const struct text_output *w, const struct model *m)
@@ -843,7 +855,8 @@ static void print_budget(const struct text_output *w, const struct model *m)
 	struct table *t = NULL;
 
 	for (unsigned int i = 0; i < BUDGET_LIMITS; i++) {
-		if (LOADED(m->header->budget[i].limit) == UINT64_MAX)
+		if (LOADED(m->header->budget[i].limit) == UINT64_MAX &&
+		    !m->header->budget[i].conditional)
 			continue;
 		if (!t) {
 			heading(w, "Budgets", "");

@@ -265,6 +265,12 @@ static void fill_header(struct state_header *h, void *arg)
 		h->budget[k].action =
 			(uint32_t)b->values.num[own ? BUDGET_ACTION_OF + k : BUDGET_ACTION];
 	}
+	for (uint32_t i = 0; i < b->policy->settings; i++) {
+		const struct policy_setting *s = &b->policy->setting[i];
+
+		if (s->key < BUDGET_LIMITS && b->policy->section[s->section].conditions)
+			h->budget[s->key].conditional = 1;
+	}
 	memcpy(h->guard_version, PACKAGE_VERSION, sizeof(PACKAGE_VERSION));
 	memcpy(h->comm, b->comm, sizeof(h->comm));
 	memcpy(h->exe, b->exe, sizeof(h->exe));

@@ -116,7 +116,7 @@ struct state_budget {
 	_Atomic uint64_t used, peak;
 	_Atomic uint64_t refusals; /* would-be refusals under observe included */
 	_Atomic uint32_t action;   /* enum budget_action */
-	uint32_t zero;
+	uint32_t conditional;	   /* 1: sections with conditions limit it, too */
 };
 
 /* MRs by size: class n counts those of 2^(n-1) bytes up to 2^n - 1, class 0 those of no bytes, the last
