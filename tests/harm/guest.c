@@ -247,14 +247,19 @@ static void do_send(const char *count)
 /* Posts by the last pair until the queue is full. */
 static void do_overfill(void)
 {
+	time_t end = time(NULL) + 20;
 	struct ibv_wc wc;
-	long posted = 0;
+	long posted = 0, polled = 0;
+	int got = 0;
 
 	while (posted < 100000 && !post_write(qps[qp_count - 2], 0))
 		posted++;
-	while (posted && ibv_poll_cq(cq, 1, &wc) >= 0 && wc.qp_num)
-		posted--;
+	while (polled < posted && got >= 0 && time(NULL) < end) {
+		got = ibv_poll_cq(cq, 1, &wc);
+		polled += got > 0;
+	}
 	say("overfill", posted);
+	say("polled", polled);
 }
 
 static void do_fail(const char *count)
@@ -488,43 +493,16 @@ static void do_mlockall(void)
  */
 static void do_seccomp(void)
 {
-	static const int allowed[] = { SYS_read,
-				       SYS_write,
-				       SYS_close,
-				       SYS_ioctl,
-				       SYS_mmap,
-				       SYS_munmap,
-				       SYS_madvise,
-				       SYS_mprotect,
-				       SYS_brk,
-				       SYS_futex,
-				       SYS_mremap,
-				       SYS_exit_group,
-				       SYS_exit,
-				       SYS_poll,
-				       SYS_fstat,
-				       SYS_newfstatat,
-				       SYS_nanosleep,
-				       SYS_clock_nanosleep,
-				       SYS_clock_gettime,
-				       SYS_rt_sigreturn,
-				       SYS_lseek,
-				       SYS_sched_yield,
-				       SYS_process_vm_readv,
-				       SYS_process_vm_writev,
-				       SYS_sendto,
-				       SYS_sendmsg,
-				       SYS_recvmsg,
-				       SYS_recvfrom,
-				       SYS_ppoll,
-				       SYS_rt_sigprocmask,
-				       SYS_gettid,
-				       SYS_getpid,
-				       /* What libc does for a thread of the device that only begins. */
-				       SYS_set_robust_list,
-				       SYS_rseq,
-				       SYS_sched_getaffinity,
-				       SYS_getrandom };
+	static const int allowed[] = {
+		SYS_read, SYS_write, SYS_close, SYS_ioctl, SYS_mmap, SYS_munmap, SYS_madvise,
+		SYS_mprotect, SYS_brk, SYS_futex, SYS_mremap, SYS_exit_group, SYS_exit, SYS_poll,
+		SYS_fstat, SYS_newfstatat, SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime,
+		SYS_rt_sigreturn, SYS_lseek, SYS_sched_yield, SYS_process_vm_readv,
+		SYS_process_vm_writev, SYS_sendto, SYS_sendmsg, SYS_recvmsg, SYS_recvfrom,
+		SYS_ppoll, SYS_rt_sigprocmask, SYS_gettid, SYS_getpid,
+		/* What libc does for a thread of the device that only begins. */
+		SYS_set_robust_list, SYS_rseq, SYS_sched_getaffinity, SYS_getrandom
+	};
 	enum { ALLOWED = sizeof(allowed) / sizeof(allowed[0]) };
 	struct sock_filter code[ALLOWED + 3];
 	struct sock_fprog program = { ALLOWED + 3, code };
