@@ -37,7 +37,6 @@ tests=0
 failures=0
 work=$(mktemp -d /dev/shm/qpguard-apps.XXXXXX) || exit 1
 state=
-state_while_it_ran=
 settings=()
 trap 'rm -rf "$work"' EXIT
 
@@ -69,7 +68,7 @@ is() {
 }
 
 finish() {
-	echo "1..$tests"
+	[ -n "${QPG_COLLECT-}" ] || echo "1..$tests"
 	[ "$failures" = 0 ]
 	exit
 }
@@ -130,57 +129,74 @@ masked() {
 }
 
 # PROGRAM ARGS...: runs it bare, then guarded, where the state file is read at each step: the
-# first time at once, then from a copy, all copies in one go, since starting a reader is slow
-# where the processor is emulated. The report must have said what the program says, and the
-# guarded run must print what the bare run printed; of a program whose threads race,
-# follow_racing, no more than its results.
+# first time at once, then from a copy, all copies in one go. The report must have said what the
+# program says, and the guarded run must print what the bare run printed; of a program whose
+# threads race, follow_racing, no more than its results.
+#
+# Reading reports is slow where the processor is emulated. So with $QPG_COLLECT, a folder, the
+# programs are only run and what there is to read is left there, and with $QPG_JUDGE that is judged
+# by the same script, on another machine.
 follow_racing() {
 	same='^(result|step) '
 	follow "$@"
 	same=
 }
 same=
+followed=0
 
 follow() {
-	local line text="$*${QPG_API:+, extended}${QPG_OWNER:+, second thread}" difference steps=() i copy
-	bare "$@" >"$work/bare" 2>"$work/bare.err"
-	is "$text: bare, it runs to its end" "$?$(grep '^Bail' "$work/bare")" 0
-	: >"$work/guarded"
-	rm -rf "$work/copies"
-	mkdir "$work/copies"
-	coproc program { guarded "$@" 2>"$work/guarded.err"; }
+	followed=$((followed + 1))
+	run=${QPG_COLLECT:-${QPG_JUDGE:-$work}}/run-$followed
+	[ -n "${QPG_JUDGE-}" ] || follow_run "$@"
+	[ -n "${QPG_COLLECT-}" ] || follow_judge "$*${QPG_API:+, extended}${QPG_OWNER:+, second thread}"
+}
+
+follow_run() {
+	local line copy steps=0
+	mkdir -p "$run/copies"
+	bare "$@" >"$run/bare" 2>"$run/bare.err"
+	echo $? >"$run/bare.status"
+	coproc program { guarded "$@" 2>"$run/guarded.err"; }
 	# shellcheck disable=SC2154 # coproc sets it
 	local to=${program[1]} from=${program[0]} pid=$program_PID
 	while IFS= read -r line <&"$from"; do
 		echo "$line"
 		case $line in
 		step\ *)
-			printf -v copy '%s/qpguard-%06d.state' "$work/copies" ${#steps[@]}
+			printf -v copy '%s/qpguard-%06d.state' "$run/copies" $steps
 			cp "$state"/*.state "$copy"
-			[ ${#steps[@]} -gt 0 ] || state_while_it_ran=$(json .state)
-			steps+=("${line#step }")
+			[ $steps != 0 ] || "$qpguard" report --format json "$state" >"$run/during" 2>&1
+			steps=$((steps + 1))
 			echo >&"$to"
 			;;
 		esac
-	done >"$work/guarded"
+	done >"$run/guarded"
 	wait "$pid" 2>/dev/null
-	is "$text: guarded, it runs to its end" "$?$(grep '^Bail' "$work/guarded")" 0
+	echo $? >"$run/guarded.status"
+	"$qpguard" report --format json "$state" >"$run/after" 2>&1
+}
+
+follow_judge() {
+	local text=$1 difference i=0 step
+	is "$text: bare, it runs to its end" "$(cat "$run/bare.status")$(grep '^Bail' "$run/bare")" 0
+	is "$text: guarded, it runs to its end" "$(cat "$run/guarded.status")$(grep '^Bail' "$run/guarded")" 0
 	is "$text: it is said to run while it runs, and to have ended when it has" \
-		"$state_while_it_ran, $(json .state)" "running, exited"
-	"$qpguard" report --format json --verbose "$work/copies" >"$work/reports" 2>&1
-	jq -rn --rawfile truth "$work/guarded" --slurpfile reports "$work/reports" \
-		-f "$QPG_SRC/tests/apps/compare.jq" >"$work/differences" 2>&1 ||
-		not_ok "$text: the reports can be compared" "$(cat "$work/differences")"
-	for ((i = 0; i < ${#steps[@]}; i++)); do
-		if difference=$(grep "^$i " "$work/differences"); then
-			not_ok "$text: the report is right after: ${steps[i]}" "${difference//$'\n'$i /$'\n'}"
+		"$(jq -r '.processes[0].state' "$run/during" "$run/after" 2>&1 | paste -sd ' ')" "running exited"
+	"$qpguard" report --format json --verbose "$run/copies" >"$run/reports" 2>&1
+	jq -rn --rawfile truth "$run/guarded" --slurpfile reports "$run/reports" \
+		-f "$QPG_SRC/tests/apps/compare.jq" >"$run/differences" 2>&1 ||
+		not_ok "$text: the reports can be compared" "$(cat "$run/differences")"
+	while read -r _ step; do
+		if difference=$(grep "^$i " "$run/differences"); then
+			not_ok "$text: the report is right after: $step" "${difference//$'\n'$i /$'\n'}"
 		else
-			ok "$text: the report is right after: ${steps[i]}"
+			ok "$text: the report is right after: $step"
 		fi
-	done
-	same_output "$text: guarded, it does what it does bare" "$work/bare" "$work/guarded"
+		i=$((i + 1))
+	done < <(grep '^step ' "$run/guarded")
+	same_output "$text: guarded, it does what it does bare" "$run/bare" "$run/guarded"
 	same_output "$text: guarded, it prints the errors that it prints bare" \
-		"$work/bare.err" "$work/guarded.err"
+		"$run/bare.err" "$run/guarded.err"
 }
 
 same_output() {
