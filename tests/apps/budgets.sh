@@ -13,6 +13,7 @@ datagrams=qp=UD,16,16,1,1,0
 # Runs the program with these arguments; $results is what it said, $log what the guard said.
 objects() {
 	guarded objects "$@" </dev/null >"$work/out" 2>"$work/log" || echo "# objects $* failed"
+	at_rest=yes
 	results=$(sed -n 's/^result //p; /^Bail/p' "$work/out")
 	log=$(grep '^qpguard' "$work/log")
 }

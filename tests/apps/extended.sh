@@ -24,6 +24,7 @@ for run in 'refusals afterwards' 'signals tail' 'signals late'; do
 	follow $run
 done
 unset QPG_OWNER
+[ -z "${QPG_COLLECT-}${QPG_JUDGE-}" ] || finish
 fresh
 guarded signals batches </dev/null >/dev/null 2>&1
 expect "the way in is told: extended QPs and CQs" '.guard.entry_points | [.create_qp_ex, .create_cq_ex, .create_qp, .create_cq]' '[2,2,0,0]'

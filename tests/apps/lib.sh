@@ -95,6 +95,8 @@ bare() {
 
 # Runs a program under guard, its state file in $state.
 guarded() {
+	at_rest=
+	rm -f "$work/report"
 	env LD_PRELOAD="$guard_library${preload:+:$preload}" QPGUARD_DIR="$state" "${settings[@]}" \
 		"$apps/$1" "${@:2}"
 }
@@ -106,9 +108,12 @@ guarded_exec() {
 }
 
 # What the report says: FILTER of jq, applied to the one process in $state (FILTER may start with
-# .processes where there are several).
+# .processes where there are several). A script that knows that nothing runs any more sets at_rest,
+# so that the report is made once.
+at_rest=
 json() {
-	"$qpguard" report --format json --verbose "$state" >"$work/report" 2>"$work/report.err" || {
+	[ -n "$at_rest" ] && [ -s "$work/report" ] ||
+		"$qpguard" report --format json --verbose "$state" >"$work/report" 2>"$work/report.err" || {
 		cat "$work/report.err"
 		return 1
 	}

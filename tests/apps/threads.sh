@@ -10,6 +10,7 @@ for run in {1..10}; do
 	fresh
 	guarded threads 4 5000 $((run % 2)) </dev/null >"$work/guarded" 2>"$work/guarded.err"
 	is "run $run: it runs to its end" "$?$(grep '^Bail' "$work/guarded")$(cat "$work/guarded.err")" 0
+	at_rest=yes
 	refused=$(sed -n 's/^total side=send.* queue_full=\([0-9]*\).*/\1/p' "$work/guarded" | tail -n 1)
 	expect "run $run: all 20,008 sends are posted and completed, none is outstanding or lost" \
 		'[.groups[].send | select(.posted > 0) | [.posted, .completed, .outstanding, .discarded]]' \

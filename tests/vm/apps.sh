@@ -35,7 +35,7 @@ retell() {
 	done
 }
 
-collect 700
+collect 1200
 for script in $collected; do
 	is "$script: nothing goes wrong on the way" "$(cat "$results/$script.log")" ""
 	retell "$script" < <(
