@@ -140,7 +140,7 @@ struct hot_qp {
 	uint64_t number;	 /* key of qps_by_number: qp_number_key() */
 	struct qp_record *record;
 	const struct context_hooks *hooks;
-	_Atomic(void *) send_owner; /* __builtin_thread_pointer() of the first that posted */
+	_Atomic(void *) send_owner; /* thread_pointer() of the first that posted */
 	union {
 		_Atomic(void *) recv_owner;
 		struct hot_srq *srq; /* QP_HAS_SRQ */

@@ -276,9 +276,11 @@ struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *attr)
 	return registration_end(&r, reg(pd, attr));
 }
 
-/* man ibv_reg_dmabuf_mr: ibv_reg_mr.3. */
+/* man ibv_reg_dmabuf_mr: ibv_reg_mr.3. The headers of rdma-core 33 do not have it. */
 INTERPOSED struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length,
-					    uint64_t iova, int fd, int access)
+					    uint64_t iova, int fd, int access);
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
 {
 	struct ibv_mr *(*reg)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int) =
 		(struct ibv_mr * (*)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int))

@@ -6,7 +6,7 @@
 
 OUT_OF_LINE bool become_owner(_Atomic(void *) *owner)
 {
-	void *self = __builtin_thread_pointer(), *nobody = NULL;
+	void *self = thread_pointer(), *nobody = NULL;
 
 	return atomic_compare_exchange_strong(owner, &nobody, self) || nobody == self;
 }

@@ -52,10 +52,23 @@
 #define OUT_OF_LINE   __attribute__((noinline, cold))
 #define SHORT_PATH    __attribute__((noinline)) /* a frame of its own, reached by a jump */
 
+/* What tells threads apart, in one instruction. gcc has the builtin for x86 from version 11 on. */
+static ALWAYS_INLINE void *thread_pointer(void)
+{
+#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ < 11
+	void *self;
+
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	return self;
+#else
+	return __builtin_thread_pointer();
+#endif
+}
+
 /* Whether this thread owns the queue. */
 static ALWAYS_INLINE bool owns(_Atomic(void *) *owner)
 {
-	return likely(READ_POINTER(*owner) == __builtin_thread_pointer());
+	return likely(READ_POINTER(*owner) == thread_pointer());
 }
 
 /* The first to ask becomes the owner. */
