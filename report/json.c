@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "names.h"
 #include "show.h"
 
 #define SCHEMA	   1
@@ -173,12 +174,71 @@ static json_t *device_name(const struct model *m, uint16_t device)
 	return d ? text(d->name) : json_null();
 }
 
+static json_t *build_id(const struct module_record *module)
+{
+	char hex[2 * STATE_BUILD_ID_BYTES + 1];
+
+	if (!module || !module->build_id_bytes || module->build_id_bytes > STATE_BUILD_ID_BYTES)
+		return json_null();
+	for (unsigned int i = 0; i < module->build_id_bytes; i++)
+		snprintf(hex + 2 * i, 3, "%02x", module->build_id[i]);
+	return json_string(hex);
+}
+
+/* Adds what is known of a frame, all null for NULL. */
+static void set_frame(json_t *o, const struct model *m, const struct frame_record *f)
+{
+	struct frame_name n = { 0 };
+
+	if (f)
+		name_frame(m, f, &n);
+	set(o, "module", n.module ? text(n.module->path) : json_null());
+	set(o, "build_id", build_id(n.module));
+	set(o, "offset", f ? number(n.offset) : json_null());
+	set(o, "function", text_or_null(n.symbol.function));
+	set(o, "file", text_or_null(n.symbol.file));
+	set(o, "line", n.symbol.file ? number((uint64_t)n.symbol.line) : json_null());
+}
+
+/* Who made an object; null when it is not known. */
 static json_t *caller(const struct model *m, uint16_t index)
 {
 	char buf[TEXT_BYTES];
-	const char *name = model_caller(m, index, true, ESCAPE_FOR_JSON, buf, sizeof(buf));
+	const char *name = caller_text(m, index, ESCAPE_FOR_JSON, buf, sizeof(buf));
+	json_t *o;
 
-	return name ? json_string(name) : json_null();
+	if (!name)
+		return json_null();
+	o = json_object();
+	set(o, "text", json_string(name));
+	set_frame(o, m, model_who(m, index));
+	return o;
+}
+
+/* The caller's whole stack, the innermost frame first. */
+static json_t *stack(const struct model *m, uint16_t index)
+{
+	const struct caller_record *c = model_stack(m, index);
+	json_t *list = json_array();
+
+	for (unsigned int i = 0; c && i < c->frames; i++) {
+		const struct frame_record *f = model_frame(m, c->frame[i]);
+		json_t *o = json_object();
+
+		set_frame(o, m, f);
+		if (json_array_append_new(list, o) != 0)
+			break;
+	}
+	return list;
+}
+
+static json_t *caller_other(void)
+{
+	json_t *o = json_object();
+
+	set(o, "text", json_string("other"));
+	set_frame(o, NULL, NULL);
+	return o;
 }
 
 static json_t *ring_bytes(uint64_t ring, uint64_t bookkeeping, unsigned int basis)
@@ -367,7 +427,8 @@ static json_t *qp_group(const struct model *m, const struct group_view *g)
 	const struct group_record *r = &g->record;
 	json_t *o = json_object();
 
-	set(o, "caller", r->flags & GROUP_OTHER ? json_string("other") : caller(m, r->caller));
+	set(o, "caller", r->flags & GROUP_OTHER ? caller_other() : caller(m, r->caller));
+	set(o, "stack", stack(m, r->caller));
 	set(o, "type", r->flags & GROUP_OTHER ? json_null() : text(qp_type_name(r->type)));
 	set_group_counts(o, m, g);
 	set(o, "srq", json_boolean(r->qp_flags & QP_HAS_SRQ));
@@ -385,7 +446,8 @@ static json_t *cq_group(const struct model *m, const struct group_view *g)
 	bool other = r->flags & GROUP_OTHER, hidden = g->polls.hidden && !g->polls.visible;
 	json_t *o = json_object();
 
-	set(o, "caller", other ? json_string("other") : caller(m, r->caller));
+	set(o, "caller", other ? caller_other() : caller(m, r->caller));
+	set(o, "stack", stack(m, r->caller));
 	set_group_counts(o, m, g);
 	set(o, "requested_cqe", other ? json_null() : number(r->requested.max_send_wr));
 	set(o, "effective_cqe", other ? json_null() : number(r->effective.max_send_wr));
@@ -402,7 +464,8 @@ static json_t *srq_group(const struct model *m, const struct group_view *g)
 	bool other = r->flags & GROUP_OTHER;
 	json_t *o = json_object();
 
-	set(o, "caller", other ? json_string("other") : caller(m, r->caller));
+	set(o, "caller", other ? caller_other() : caller(m, r->caller));
+	set(o, "stack", stack(m, r->caller));
 	set_group_counts(o, m, g);
 	set(o, "requested",
 	    other ? json_null() : srq_caps(r->requested.max_recv_wr, r->requested.max_recv_sge));
@@ -635,6 +698,7 @@ static json_t *failure(const struct model *m, const struct failure_record *f)
 	set(o, "call", other ? json_null() : text(guarded_call_name(f->reason.call)));
 	set(o, "device", device_name(m, f->device));
 	set(o, "caller", caller(m, f->caller));
+	set(o, "stack", stack(m, f->caller));
 	set(o, "errno",
 	    other ? json_null() : text(errno_name(f->reason.error, name, sizeof(name))));
 	set(o, "errno_number", other ? json_null() : json_integer(f->reason.error));

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "show.h"
-
 #define ATTEMPTS 5
 
 uint64_t refusals_of(const struct side_counts *c)
@@ -430,20 +428,14 @@ const struct module_record *model_module(const struct model *m, const struct fra
 	return module && LOADED(module->state) != RECORD_FREE && module->path[0] ? module : NULL;
 }
 
-static const char *base_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 /* libibverbs.so.1, librdmacm.so.1, the direct verbs' libmlx5.so.1, the plugin librxe-rdmav34.so. */
 bool module_is_verbs(const struct module_record *module)
 {
 	static const char *const own[] = { "libqpguard.so", "libibverbs.so", "librdmacm.so",
 					   "libmlx5.so",    "libmlx4.so",    "libefa.so",
 					   "libhns.so",	    "libmana.so" };
-	const char *base = base_of(module->path);
+	const char *slash = strrchr(module->path, '/');
+	const char *base = slash ? slash + 1 : module->path;
 
 	for (unsigned int i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		if (strncmp(base, own[i], strlen(own[i])) == 0)
@@ -467,26 +459,10 @@ const struct frame_record *model_who(const struct model *m, uint16_t caller)
 	return first;
 }
 
-const char *model_caller(const struct model *m, uint16_t caller, bool whole, int how, char *out,
-			 size_t size)
+const char *model_holder(const struct model *m, uint16_t caller)
 {
-	const struct caller_record *c = model_stack(m, caller);
 	const struct frame_record *f = model_who(m, caller);
 	const struct module_record *module = model_module(m, f);
-	const char *path;
-	size_t len;
 
-	if (c && c->flags & CALLER_OTHER)
-		return "other";
-	if (!f)
-		return NULL;
-	if (!module) {
-		snprintf(out, size, "0x%" PRIx64, f->address);
-		return out;
-	}
-	path = whole ? module->path : base_of(module->path);
-	show_text(out, size > 24 ? size - 24 : 1, path, strlen(path), (enum escape)how);
-	len = strlen(out);
-	snprintf(out + len, size - len, "+0x%" PRIx64, f->offset);
-	return out;
+	return module ? module->path : "?";
 }

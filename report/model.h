@@ -67,10 +67,8 @@ const struct module_record *model_module(const struct model *m, const struct fra
 bool module_is_verbs(const struct module_record *module);
 /* The innermost frame that is not of those; where all are, the first. */
 const struct frame_record *model_who(const struct model *m, uint16_t caller);
-/* "libfoo.so.1+0x12f0", or with `whole` its path; "other"; NULL: not known. Escaped for `how`. */
-const char *model_caller(const struct model *m, uint16_t caller, bool whole, int how, char *out,
-			 size_t size);
-
+/* The path of the object that it lies in, or "?": one of at most STATE_MAX_MODULES + 1 texts. */
+const char *model_holder(const struct model *m, uint16_t caller);
 uint64_t qp_record_bytes(const struct qp_record *r);
 uint64_t refusals_of(const struct side_counts *c); /* calls refused, all reasons */
 const char *basis_name(unsigned int basis);	   /* "provider", ...; NULL: not known */

@@ -16,6 +16,7 @@
 #include "folders.h"
 #include "output.h"
 #include "show.h"
+#include "symbols.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_JSONL };
 
@@ -31,8 +32,8 @@ struct report {
 };
 
 static const char usage_text[] =
-	"usage: qpguard report [--check] [--verbose] [--format text|json|jsonl] [-o FILE] "
-	"[PATH...]\n"
+	"usage: qpguard report [--check] [--verbose] [--format text|json|jsonl] [-o FILE]\n"
+	"                      [--debug-dir DIR] [PATH...]\n"
 	"\n"
 	"Tells what the queues of guarded programs asked for, got and cost, and what was refused.\n"
 	"PATH is a state file or a folder of them; without one, everything in QPGUARD_DIR, else "
@@ -43,6 +44,7 @@ static const char usage_text[] =
 	"  --verbose, -v  each QP, every CQ and SRQ, the whole log; in JSON also ended objects\n"
 	"  --format F     text (default), json (one object), jsonl (one process a line)\n"
 	"  -o FILE        write to FILE instead of standard output\n"
+	"  --debug-dir D  look for debug information of the programs in D too\n"
 	"\n"
 	"Exit status: 0 done, 1 a check failed, 2 usage, 3 input missing or unreadable.\n";
 
@@ -246,6 +248,7 @@ int cmd_report(int argc, char **argv)
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "format", required_argument, NULL, 'f' },
 		{ "output", required_argument, NULL, 'o' },
+		{ "debug-dir", required_argument, NULL, 'd' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -260,6 +263,8 @@ int cmd_report(int argc, char **argv)
 			r.verbose = true;
 		} else if (c == 'o') {
 			r.output = optarg;
+		} else if (c == 'd') {
+			symbol_directory(optarg);
 		} else if (c == 'f') {
 			if (!set_format(&r, optarg))
 				return USAGE;

@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "names.h"
 #include "show.h"
 #include "table.h"
 #include "tool.h"
@@ -74,8 +75,8 @@ static void device_cell(struct table *t, const struct model *m, uint16_t device)
 
 static void caller_cell(struct table *t, const struct model *m, uint16_t caller)
 {
-	char name[512];
-	const char *text = model_caller(m, caller, false, ESCAPE_FOR_TERMINAL, name, sizeof(name));
+	char name[1024];
+	const char *text = caller_text(m, caller, ESCAPE_FOR_TERMINAL, name, sizeof(name));
 	size_t len = text ? strlen(text) : 0, most = 48;
 
 	/* the end tells more than the start; a cut character would be no UTF-8 */
@@ -850,6 +851,127 @@ static void budget_row(struct table *t, const struct state_budget *b, unsigned i
 		   limited && refusals && LOADED(b->action) == ACTION_OBSERVE ? " let pass" : "");
 }
 
+/* One frame a line, for each call stack that made objects: --verbose. */
+
+static void print_stack(const struct text_output *w, const struct model *m,
+			const struct caller_record *c)
+{
+	for (unsigned int i = 0; i < c->frames; i++) {
+		const struct frame_record *f = model_frame(m, c->frame[i]);
+		const struct module_record *module = model_module(m, f);
+		char text[1024], path[1024] = "";
+
+		if (!f)
+			continue;
+		if (module)
+			safe(path, sizeof(path), module->path);
+		frame_text(m, f, ESCAPE_FOR_TERMINAL, text, sizeof(text));
+		fprintf(w->out, "    #%-2u %s", i, text);
+		if (module)
+			fprintf(w->out, "  (%s+0x%" PRIx64 ")", path, f->offset);
+		fputc('\n', w->out);
+	}
+	if (c->flags & CALLER_CUT)
+		fputs("    ... and more\n", w->out);
+}
+
+static void print_stacks(const struct text_output *w, const struct model *m)
+{
+	bool any = false;
+
+	for (uint16_t i = 0; w->verbose && i < STATE_MAX_CALLERS; i++) {
+		const struct caller_record *c = model_stack(m, i);
+		char name[1024];
+		const char *text = caller_text(m, i, ESCAPE_FOR_TERMINAL, name, sizeof(name));
+
+		if (!c || !c->frames || !text)
+			continue;
+		if (!any)
+			heading(w, "Call stacks", "who made objects, or failed to");
+		any = true;
+		fprintf(w->out, "  %s\n", text);
+		print_stack(w, m, c);
+	}
+}
+
+/* Who holds how much: by the object that the caller lies in. */
+
+struct held {
+	const char *module;
+	uint64_t qps, cqs, srqs, bytes, peak;
+};
+
+static int most_first(const void *a, const void *b)
+{
+	const struct held *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->peak < y->peak ? 1 : x->peak > y->peak ? -1 : strcmp(x->module, y->module);
+}
+
+static void add_held(struct held *h, const struct group_record *r)
+{
+	uint64_t live = LOADED(r->live);
+
+	h->qps += r->kind == KIND_QP ? live : 0;
+	h->cqs += r->kind == KIND_CQ ? live : 0;
+	h->srqs += r->kind == KIND_SRQ ? live : 0;
+	h->bytes += LOADED(r->bytes);
+	h->peak += LOADED(r->peak_bytes);
+}
+
+static unsigned int held_by_module(const struct model *m, struct held *held)
+{
+	unsigned int n = 0, k;
+
+	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++) {
+		const struct group_record *r = &m->groups[i].record;
+		const char *module;
+
+		if (!m->groups[i].used)
+			continue;
+		module = model_holder(m, r->caller);
+		for (k = 0; k < n && strcmp(held[k].module, module); k++)
+			;
+		if (k == n)
+			held[n++] = (struct held){ .module = module };
+		add_held(&held[k], r);
+	}
+	qsort(held, n, sizeof(held[0]), most_first);
+	return n;
+}
+
+static void print_holders(const struct text_output *w, const struct model *m)
+{
+	struct held held[STATE_MAX_MODULES + 1];
+	unsigned int n = held_by_module(m, held);
+	struct table *t;
+
+	if (n == 0)
+		return;
+	heading(w, "By library", "what each holds; peak: at most");
+	t = table_new(w->out, w->width, w->color);
+	table_column(t, "LIBRARY", false, 0);
+	table_column(t, "QPs", true, 0);
+	table_column(t, "CQs", true, 0);
+	table_column(t, "SRQs", true, 0);
+	table_column(t, "BYTES", true, 0);
+	table_column(t, "PEAK", true, 0);
+	for (unsigned int i = 0; i < n; i++) {
+		char name[300];
+
+		table_row(t);
+		table_cell(t, PLAIN, "%s", safe(name, sizeof(name), base_name(held[i].module)));
+		table_cell(t, PLAIN, "%" PRIu64, held[i].qps);
+		table_cell(t, PLAIN, "%" PRIu64, held[i].cqs);
+		table_cell(t, PLAIN, "%" PRIu64, held[i].srqs);
+		size_cell(t, held[i].bytes);
+		size_cell(t, held[i].peak);
+	}
+	table_end(t);
+}
+
 static void print_budget(const struct text_output *w, const struct model *m)
 {
 	struct table *t = NULL;
@@ -932,7 +1054,9 @@ void text_output_process(struct text_output *w, const struct model *m)
 	print_srqs(w, m);
 	print_failures(w, m);
 	print_budget(w, m);
+	print_stacks(w, m);
 	print_events(w, m);
+	print_holders(w, m);
 }
 
 void text_output_end(struct text_output *w)

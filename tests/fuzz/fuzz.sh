@@ -43,6 +43,6 @@ fuzz() {
 fuzz fuzz_policy "$src"/tests/fuzz/fuzz_policy.c "$src"/policy/*.c
 # shellcheck disable=SC2046
 fuzz fuzz_state "$src"/tests/fuzz/fuzz_state.c "$src"/tests/unit/state_builder.c $(ls "$src"/report/*.c | grep -v /main.c) \
-	"$src"/shim/counts.c "$src"/shim/retain.c "$src"/policy/*.c $(pkg-config --cflags --libs jansson)
+	"$src"/shim/counts.c "$src"/shim/retain.c "$src"/policy/*.c $(pkg-config --cflags --libs jansson libdw libelf)
 echo "1..$number"
 [ $failures = 0 ]
