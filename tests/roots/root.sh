@@ -12,7 +12,7 @@ QPG_SRC=${QPG_SRC:-$(cd "$here/../.." && pwd -P)}
 QPG_BUILD=${QPG_BUILD:-$QPG_SRC/build}
 suite=$1
 root=$QPG_BUILD/roots/$suite
-packages="gcc make libc6-dev pkg-config libibverbs-dev librdmacm-dev libunwind-dev libjansson-dev check
+packages="gcc make libc6-dev pkg-config libibverbs-dev librdmacm-dev libunwind-dev libjansson-dev libdw-dev check
 	ibverbs-providers ibverbs-utils perftest jq python3 strace iproute2"
 
 skip_all() {
