@@ -5,6 +5,8 @@
  */
 #include "keys.h"
 
+#include <errno.h>
+
 #define NO_LIMIT UINT64_MAX
 #define ACTIONS	 "observe|refuse|clamp"
 
@@ -68,6 +70,15 @@ const struct policy_key_info policy_keys[POLICY_KEYS] = {
 	  "where to; %p is the pid, %h the host; standard error if not set" },
 	{ "report", "args", VALUE_WORD, "no|yes", 0,
 	  "whether arguments beyond argv[0] are recorded" },
+	{ "inject", "create_qp", VALUE_TURN, NULL, 0, "which creations of QPs fail on purpose" },
+	{ "inject", "create_cq", VALUE_TURN, NULL, 0, "which creations of CQs fail on purpose" },
+	{ "inject", "reg_mr", VALUE_TURN, NULL, 0, "which registrations fail on purpose" },
+	{ "inject", "post_send", VALUE_TURN, NULL, 0,
+	  "which calls of ibv_post_send are refused as full" },
+	{ "inject", "create_qp.errno", VALUE_ERRNO, NULL, ENOMEM, "with what create_qp fails" },
+	{ "inject", "create_cq.errno", VALUE_ERRNO, NULL, ENOMEM, "with what create_cq fails" },
+	{ "inject", "reg_mr.errno", VALUE_ERRNO, NULL, ENOMEM, "with what reg_mr fails" },
+	{ "inject", "seed", VALUE_COUNT, NULL, 1, "another seed hits other calls of a share" },
 };
 
 const char *const policy_sections[] = {
@@ -76,13 +87,9 @@ const char *const policy_sections[] = {
 const unsigned int policy_section_count = sizeof(policy_sections) / sizeof(policy_sections[0]);
 
 const struct future_key future_keys[] = {
-	{ "measure", "latency" },
-	{ "measure", "sge_histogram" },
-	{ "measure", "durations" },
-	{ "measure", "empty_polls" },
-	{ "audit", "page_crossing" },
-	{ "audit", "atomic_alignment" },
-	{ "inject", "" },
+	{ "measure", "latency" },     { "measure", "sge_histogram" },
+	{ "measure", "durations" },   { "measure", "empty_polls" },
+	{ "audit", "page_crossing" }, { "audit", "atomic_alignment" },
 };
 const unsigned int future_key_count = sizeof(future_keys) / sizeof(future_keys[0]);
 

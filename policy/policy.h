@@ -49,6 +49,15 @@ enum policy_key {
 	LOG_LEVEL,   /* enum log_level */
 	LOG_FILE,    /* text */
 	REPORT_ARGS, /* yes, no */
+	/* [inject]: turns, see inject.h; then an errno for each of the first three */
+	INJECT_CREATE_QP,
+	INJECT_CREATE_CQ,
+	INJECT_REG_MR,
+	INJECT_POST_SEND,
+	INJECT_CREATE_QP_ERRNO,
+	INJECT_CREATE_CQ_ERRNO,
+	INJECT_REG_MR_ERRNO,
+	INJECT_SEED,
 	POLICY_KEYS,
 };
 
@@ -148,7 +157,15 @@ size_t policy_print(const struct policy *p, char *out, size_t size);
 struct policy_key_info {
 	const char *section; /* "budget" */
 	const char *name;    /* "process_bytes" */
-	enum { VALUE_SIZE, VALUE_COUNT, VALUE_SECONDS, VALUE_WORD, VALUE_TEXT } kind;
+	enum {
+		VALUE_SIZE,
+		VALUE_COUNT,
+		VALUE_SECONDS,
+		VALUE_WORD,
+		VALUE_TEXT,
+		VALUE_TURN, /* inject.h */
+		VALUE_ERRNO,
+	} kind;
 	const char *words; /* VALUE_WORD: "observe|refuse|clamp", in the order of their numbers */
 	uint64_t standard; /* the default of num */
 	const char *meaning;

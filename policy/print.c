@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "keys.h"
+#include "reason.h"
 
 /* Whether a value means itself wherever it stands, without quotes. */
 static bool is_plain(const char *s)
@@ -81,6 +82,7 @@ static void put_setting(struct text *t, const struct policy *p, const struct pol
 	static const uint64_t sizes[] = { 1 << 30, 1 << 20, 1 << 10 };
 	static const uint64_t times[] = { 604800, 86400, 3600, 60 };
 	const struct policy_key_info *k = &policy_keys[s->key];
+	char number[24];
 
 	text_put(t, k->name);
 	text_put(t, " = ");
@@ -96,6 +98,16 @@ static void put_setting(struct text *t, const struct policy *p, const struct pol
 		break;
 	case VALUE_WORD:
 		put_word(t, s->num, k->words);
+		break;
+	case VALUE_TURN:
+		text_number(t, s->num & UINT32_MAX);
+		if (s->num >> 32) {
+			text_char(t, '/');
+			text_number(t, s->num >> 32);
+		}
+		break;
+	case VALUE_ERRNO:
+		text_put(t, errno_name((int)s->num, number, sizeof(number)));
 		break;
 	case VALUE_TEXT:
 		put_value(t, p->text + s->text);

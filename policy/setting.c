@@ -4,6 +4,7 @@
  * policy, or says what is wrong with it. Touches the policy and the buffer of the complaint.
  */
 #include "keys.h"
+#include "reason.h"
 #include "saturate.h"
 
 struct text *fault_begin(struct faults *f)
@@ -169,6 +170,12 @@ static void put_right_value(struct text *t, const struct policy_key_info *k)
 		text_put(t, "use ");
 		put_words(t, k->words);
 		break;
+	case VALUE_TURN:
+		text_put(t, "use a whole number such as 3 for the third, or a share such as 1/8");
+		break;
+	case VALUE_ERRNO:
+		text_put(t, "use the name of an errno such as ENOMEM");
+		break;
 	case VALUE_TEXT:
 		text_put(t, "write some text after it, or leave the key out");
 		break;
@@ -219,6 +226,27 @@ static void complain_of_value(struct faults *f, const struct policy_key_info *k,
 	fault_tell(f);
 }
 
+/* "3" or "1/8": see inject.h. */
+static enum reading read_turn(struct span s, uint64_t *out)
+{
+	enum reading r = take_digits(&s, out);
+	uint64_t of;
+
+	if (r == READ_OK && *out > UINT32_MAX)
+		return READ_TOO_BIG;
+	if (r != READ_OK || !s.len)
+		return r;
+	if (s.at[0] != '/')
+		return READ_NONE;
+	s.at++;
+	s.len--;
+	r = take_digits(&s, &of);
+	if (r != READ_OK || s.len || !of || *out > of || of > UINT32_MAX)
+		return READ_NONE;
+	*out |= of << 32;
+	return READ_OK;
+}
+
 static enum reading read_value(const struct policy_key_info *k, struct span s, uint64_t *num)
 {
 	*num = 0;
@@ -233,6 +261,11 @@ static enum reading read_value(const struct policy_key_info *k, struct span s, u
 		return read_with_unit(s, time_units, num);
 	case VALUE_WORD:
 		return read_word(s, k->words, num);
+	case VALUE_TURN:
+		return read_turn(s, num);
+	case VALUE_ERRNO:
+		*num = (uint64_t)errno_of_name(s.at, s.len);
+		return *num ? READ_OK : READ_NONE;
 	case VALUE_TEXT:
 		break;
 	}

@@ -135,8 +135,8 @@ static json_t *srq_caps(uint32_t max_wr, uint32_t max_sge)
 static json_t *side(const struct side_counts *c)
 {
 	static const char *const reasons[REFUSALS] = {
-		"queue_full",	  "queue_full_early", "too_many_sge",
-		"inline_too_big", "bad_state",	      "other",
+		"queue_full", "queue_full_early", "too_many_sge", "inline_too_big", "bad_state",
+		"other",      "injected",
 	};
 	json_t *o = json_object(), *rejected = json_object();
 
@@ -151,6 +151,20 @@ static json_t *side(const struct side_counts *c)
 	set(o, "peak_inline", number(c->peak_inline));
 	set(o, "rejected", rejected);
 	set(o, "not_posted", number(c->not_posted));
+	return o;
+}
+
+/* Those that what was asked for would have taken: the effective caps are less. */
+static json_t *with_clamp(json_t *o, const struct side_counts *c, uint32_t asked_wr, uint32_t wr,
+			  uint32_t asked_sge, uint32_t sge, uint32_t asked_inline, uint32_t inlined)
+{
+	uint64_t by_clamp = wr < asked_wr ? c->refused[REFUSED_QUEUE_FULL] : 0;
+
+	if (sge < asked_sge)
+		by_clamp += c->refused[REFUSED_TOO_MANY_SGE];
+	if (inlined < asked_inline)
+		by_clamp += c->refused[REFUSED_INLINE_TOO_BIG];
+	set(o, "rejected_by_clamp", number(by_clamp));
 	return o;
 }
 
@@ -324,7 +338,13 @@ static json_t *qp(const struct model *m, const struct qp_record *r)
 	set(o, "clamped", json_boolean(r->clamped));
 	set(o, "bytes", qp_bytes(r));
 	set(o, "posts_visible", json_boolean(!(r->flags & (QP_SENDS_HIDDEN | QP_RECVS_HIDDEN))));
-	set(o, "send", r->flags & QP_SENDS_HIDDEN ? json_null() : side(&send));
+	set(o, "send",
+	    r->flags & QP_SENDS_HIDDEN
+		    ? json_null()
+		    : with_clamp(side(&send), &send, r->requested.max_send_wr,
+				 r->effective.max_send_wr, r->requested.max_send_sge,
+				 r->effective.max_send_sge, r->requested.max_inline_data,
+				 r->effective.max_inline_data));
 	set(o, "recv",
 	    r->flags & QP_RECVS_HIDDEN || recv_side_absent(r->flags, &recv) ? json_null()
 									    : side(&recv));
@@ -367,6 +387,7 @@ static bool put_cq(void *arg, uint32_t index, const void *record)
 	set(o, "bytes", ring_bytes(LOADED(r->ring_bytes), LOADED(r->bookkeeping_bytes), r->basis));
 	set(o, "bound_send_wrs", number(LOADED(r->bound_send_wrs)));
 	set(o, "bound_recv_wrs", number(LOADED(r->bound_recv_wrs)));
+	set(o, "bound_requested_wrs", number(LOADED(r->asked_wrs)));
 	set(o, "peak_bound_wrs", number(LOADED(r->peak_bound_wrs)));
 	set(o, "completions",
 	    hidden ? json_null()
@@ -500,6 +521,7 @@ static json_t *guard(const struct model *m)
 	set(o, "version", text_or_null(h->guard_version));
 	set(o, "action", text(model_action(m)));
 	set(o, "policy_file", text_or_null(h->policy_file));
+	set(o, "injects", json_boolean(h->injects != 0));
 	set(o, "policy_complaints", number(LOADED(h->policy_complaints)));
 	set(o, "entry_points", entries);
 	set(o, "unguarded", unguarded);
@@ -679,6 +701,15 @@ static json_t *failure_request(const struct failure_record *f)
 		o = json_object();
 		set(o, "cqe", number(f->requested.max_send_wr));
 		return o;
+	case CALL_REG_MR:
+		o = json_object();
+		set(o, "bytes",
+		    number((uint64_t)f->requested.max_send_wr << 32 | f->requested.max_recv_wr));
+		return o;
+	case CALL_POST_SEND:
+	case CALL_POST_RECV:
+		return caps(&f->requested);
+	case CALL_POST_SRQ_RECV:
 	case CALL_CREATE_SRQ:
 	case CALL_MODIFY_SRQ:
 		return srq_caps(f->requested.max_recv_wr, f->requested.max_recv_sge);

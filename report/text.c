@@ -160,9 +160,13 @@ static void refused_cell(struct table *t, uint64_t refused)
 static size_t refusals_text(char *out, size_t size, const char *side, const struct side_counts *c)
 {
 	static const char *const reasons[REFUSALS] = {
-		"queue full",	 "queue full (provider says so early)",
-		"too many SGEs", "inline too big",
-		"bad state",	 "other",
+		"queue full",
+		"queue full (provider says so early)",
+		"too many SGEs",
+		"inline too big",
+		"bad state",
+		"other",
+		"on purpose ([inject])",
 	};
 	size_t used = 0;
 	char buf[SHOW_BYTES];

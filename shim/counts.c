@@ -98,6 +98,7 @@ static void refusals(const struct refusal_counts *r, struct side_counts *out)
 	out->refused[REFUSED_INLINE_TOO_BIG] = LOAD(r->inline_too_big);
 	out->refused[REFUSED_BAD_STATE] = LOAD(r->bad_state);
 	out->refused[REFUSED_OTHER] = LOAD(r->other);
+	out->refused[REFUSED_INJECTED] = LOAD(r->injected);
 	out->not_posted = LOAD(r->not_posted);
 }
 

@@ -9,7 +9,11 @@
 #include "builder.h"
 #include "file.h"
 #include "guard.h"
+#include "inject.h"
+#include "log.h"
 #include "real.h"
+#include "../policy/explain.h"
+#include "../policy/text.h"
 
 struct creation {
 	struct guard *guard;
@@ -21,6 +25,7 @@ struct creation {
 	bool extended;	   /* polled by ibv_start_poll */
 	bool tells_qp_num; /* without it completions cannot be told apart */
 	uint32_t requested_cqe;
+	int error;   /* what a refusal of ours fails with */
 	bool fitted; /* [clamp] to_device lowered what is submitted */
 	struct policy_verdict verdict;
 	struct fit fit; /* geometry NULL: the request is not to be fitted */
@@ -75,6 +80,30 @@ static uint32_t first_cqe(struct creation *c, const struct policy_values *values
 	return caps.max_send_wr;
 }
 
+/* [cq] check: a power of two may cost twice as much as one entry less. */
+static void say_cost(struct creation *c)
+{
+	uint64_t bytes, half_bytes;
+	uint32_t half = explain_cq_cost(geometry_for(c->device), facts_of(c->device),
+					c->verdict.submitted_cqe, &bytes, &half_bytes);
+	char line[220];
+	struct text t = text_begin(line, sizeof(line));
+
+	if (!half)
+		return;
+	text_put(&t, "ibv_create_cq on ");
+	text_name(&t, c->device ? c->device->record->name : "?");
+	text_put(&t, ": a CQ of ");
+	text_number(&t, c->verdict.submitted_cqe);
+	text_put(&t, " takes ");
+	text_number(&t, bytes);
+	text_put(&t, " bytes, one of ");
+	text_number(&t, half);
+	text_put(&t, " would take ");
+	text_number(&t, half_bytes);
+	log_line(c->guard, LOG_WARN, line);
+}
+
 static bool creation_begin(struct creation *c)
 {
 	struct guard *g = c->guard;
@@ -88,7 +117,16 @@ static bool creation_begin(struct creation *c)
 	c->device = device_of(g, c->context);
 	c->caller = caller_index(g, c->address);
 	look_up(c, &values, &usage);
+	c->error = inject_failure(g, &values, INJECT_CREATE_CQ);
+	if (c->error) {
+		note_injected(g, c->device, CALL_CREATE_CQ, c->error, c->caller, 0, &requested);
+		guard_unlock(g);
+		return false;
+	}
+	c->error = ENOMEM;
 	held = hold(c, &values, &usage, first_cqe(c, &values));
+	if (held && values.num[CQ_CHECK] != CQ_CHECK_OFF)
+		say_cost(c);
 	note_verdict(g, c->device, CALL_CREATE_CQ, c->caller, 0, &requested, &c->verdict);
 	guard_unlock(g);
 	return held;
@@ -116,10 +154,14 @@ static bool creation_again(struct creation *c, int error)
 static void creation_failed(struct creation *c, int error)
 {
 	struct qp_caps requested = { .max_send_wr = c->requested_cqe };
+	struct qp_request request = { .caps = requested };
+	struct failed_creation f = {
+		.call = CALL_CREATE_CQ, .req = &request, .bytes = &c->verdict.bytes, .error = error
+	};
 	struct failure_reason why;
 
 	guard_lock(c->guard);
-	explain_cq(c->device, c->requested_cqe, error, &why);
+	explain_creation(c->guard, c->device, &f, &why);
 	note_failure(c->guard, c->device, &why, c->caller, 0, &requested);
 	guard_unlock(c->guard);
 }
@@ -186,6 +228,8 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	reserve_cq(c, -1);
 	if (c->fitted)
 		note_fitted(g, c->device, CALL_CREATE_CQ, &c->verdict);
+	failures_settle(g, CALL_CREATE_CQ, c->device,
+			&(struct qp_caps){ .max_send_wr = c->requested_cqe });
 	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
 			  facts_of(c->device), &bytes);
 	count_created(&t->created_cqs, &t->live_cqs);
@@ -278,7 +322,7 @@ INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 		return create(context, cqe, cq_context, channel, comp_vector);
 	c.requested_cqe = cqe > 0 ? (uint32_t)cqe : 0;
 	if (!creation_begin(&c)) {
-		errno = ENOMEM;
+		errno = c.error;
 		return NULL;
 	}
 	return creation_run(&c, &a, before);
@@ -332,7 +376,7 @@ struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *context,
 		return hooks->create_cq_ex(context, attr);
 	c.requested_cqe = attr->cqe;
 	if (!creation_begin(&c)) {
-		errno = ENOMEM;
+		errno = c.error;
 		return NULL;
 	}
 	cq = creation_run(&c, &a, before);
@@ -390,6 +434,54 @@ INTERPOSED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return rc;
 }
 
+static void say_grown(struct guard *g, const struct ibv_cq *cq, uint32_t asked, int error)
+{
+	const struct hot_cq *h = hot_cq_of(cq);
+	char line[220], number[24];
+	struct text t = text_begin(line, sizeof(line));
+
+	text_put(&t, "CQ ");
+	text_number(&t, h ? h->record->id : 0);
+	if (error) {
+		text_put(&t, " of ");
+		text_number(&t, (uint64_t)cq->cqe);
+		text_put(&t, " entries may have to hold the completions of ");
+		text_number(&t, asked);
+		text_put(&t, " requests, and could not be grown (");
+		text_put(&t, errno_name(error, number, sizeof(number)));
+		text_put(&t, "): it is left as it is");
+	} else {
+		text_put(&t, " was grown to ");
+		text_number(&t, (uint64_t)cq->cqe);
+		text_put(&t, " entries for the ");
+		text_number(&t, asked);
+		text_put(&t, " requests bound to it");
+	}
+	log_line(g, error ? LOG_WARN : LOG_INFO, line);
+}
+
+void cq_grow(struct guard *g, struct ibv_cq *cq, uint32_t cqe)
+{
+	int (*resize)(struct ibv_cq *, int) =
+		(int (*)(struct ibv_cq *, int))real_find(&real_resize);
+	int saved = errno, rc = ENOSYS;
+
+	errno = 0;
+	if (resize) {
+		guard_nest(1);
+		rc = resize(cq, (int)cqe);
+		guard_nest(-1);
+	}
+	if (rc == -1)
+		rc = errno ? errno : EIO;
+	guard_lock(g);
+	if (!rc)
+		resized(g, cq, cqe);
+	say_grown(g, cq, cqe, rc < 0 ? -rc : rc);
+	guard_unlock(g);
+	errno = saved;
+}
+
 static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_cq", "IBVERBS_1.1", NULL };
 
 /* man ibv_destroy_cq. Out of the table before the call, as in ibv_destroy_qp. */
@@ -431,6 +523,6 @@ INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)
 	}
 	guard_unlock(g);
 	if (rc)
-		note_call_failure(g, context, CALL_DESTROY_CQ, CALLER(), rc);
+		note_failure_of(g, context, CALL_DESTROY_CQ, CALLER(), 0, h->record->id, rc);
 	return rc;
 }

@@ -10,8 +10,10 @@
 #include "ask.h"
 #include "file.h"
 #include "guard.h"
+#include "inject.h"
 #include "log.h"
 #include "real.h"
+#include "surroundings.h"
 #include "../policy/text.h"
 
 #define HOOKS_IN_CHUNK 64
@@ -83,7 +85,7 @@ static void driver_name(const struct context_hooks *h, char *out, size_t size)
 		text_char(&t, *base);
 }
 
-static struct device *device_add(struct guard *g, const struct context_hooks *h, const char *name)
+static struct device *device_add(struct guard *g, const char *name)
 {
 	struct device *d = &g->devices[g->device_count];
 	struct device_record *r;
@@ -97,26 +99,55 @@ static struct device *device_add(struct guard *g, const struct context_hooks *h,
 		return NULL;
 	t = text_begin(r->name, sizeof(r->name));
 	text_put(&t, name);
-	t = text_begin(r->driver, sizeof(r->driver));
-	text_put(&t, h->driver);
 	atomic_store_explicit(&r->state, RECORD_LIVE, memory_order_release);
 	d->record = r;
 	d->index = (uint16_t)index;
-	d->geometry = geometry_of(h->driver);
-	ask_settings(h->driver, &d->facts.settings);
+	d->geometry = geometry_of("");
 	g->device_count++;
 	return d;
+}
+
+/* The driver is known from the first context on. */
+static void device_opened(struct device *d, const struct context_hooks *h)
+{
+	struct text t;
+
+	if (d->record->driver[0])
+		return;
+	t = text_begin(d->record->driver, sizeof(d->record->driver));
+	text_put(&t, h->driver);
+	d->geometry = geometry_of(h->driver);
+	ask_settings(h->driver, &d->facts.settings);
+}
+
+static struct device *device_named(struct guard *g, const char *name)
+{
+	for (unsigned int i = 0; i < g->device_count; i++)
+		if (!strncmp(g->devices[i].record->name, name, sizeof(g->devices[i].record->name)))
+			return &g->devices[i];
+	return device_add(g, name);
 }
 
 struct device *device_of(struct guard *g, struct ibv_context *context)
 {
 	const struct context_hooks *h = hooks_of(context);
-	const char *name = context->device->name;
+	struct device *d = h ? device_named(g, context->device->name) : NULL;
 
-	for (unsigned int i = 0; i < g->device_count; i++)
-		if (!strncmp(g->devices[i].record->name, name, sizeof(g->devices[i].record->name)))
-			return &g->devices[i];
-	return h ? device_add(g, h, name) : NULL;
+	if (d)
+		device_opened(d, h);
+	return d;
+}
+
+/* Which device, and what this process has there. Under lock. */
+static void open_failed(struct guard *g, const struct ibv_device *device, void *address, int error)
+{
+	struct device *d = device_named(g, device->name);
+	struct failure_reason why = { .call = CALL_OPEN_DEVICE,
+				      .error = error,
+				      .reason = error ? REASON_UNKNOWN : REASON_NO_ERRNO };
+
+	explain_resources(g, d, CALL_OPEN_DEVICE, 0, error, &why);
+	note_failure(g, d, &why, caller_index(g, address), 0, NULL);
 }
 
 const struct device_limits *limits_of(const struct device *d)
@@ -254,6 +285,8 @@ static void hook_context(struct guard *g, struct ibv_context *context)
 	atomic_store_explicit(&h->context, context, memory_order_release);
 	hook_ops(context);
 	d = device_of(g, context);
+	if (inject_posts(g, d))
+		context->ops.post_send = injected_post_send;
 	if (d)
 		atomic_fetch_add_explicit(&d->record->contexts, 1, memory_order_relaxed);
 }
@@ -283,9 +316,8 @@ struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_d
 	struct ibv_context *(*open)(struct ibv_device *, void *) =
 		(struct ibv_context * (*)(struct ibv_device *, void *)) real_find(&real_open);
 	struct guard *g = guard_enter();
-	struct failure_reason why = { .call = CALL_OPEN_DEVICE };
 	struct ibv_context *context;
-	int before = errno;
+	int before = errno, after;
 	bool stacks;
 
 	if (!open) {
@@ -297,24 +329,19 @@ struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_d
 	stacks = stack_prepare();
 	errno = 0;
 	context = open(device, private_data);
+	after = errno;
 	ask_prepare();
 	guard_lock(g);
 	if (!stacks)
 		log_line(
 			g, LOG_INFO,
 			"libunwind is not there: what made an object is told without a call stack");
-	if (context) {
+	if (context)
 		hook_context(g, context);
-	} else {
-		why.error = errno;
-		why.reason = errno ? REASON_UNKNOWN : REASON_NO_ERRNO;
-		note_failure(g, NULL, &why, caller_index(g, CALLER()), 0, NULL);
-	}
-	guard_unlock(g);
-	if (context || !why.error)
-		errno = before;
 	else
-		errno = why.error;
+		open_failed(g, device, CALLER(), after);
+	guard_unlock(g);
+	errno = context || !after ? before : after;
 	return context;
 }
 

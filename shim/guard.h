@@ -59,6 +59,18 @@ struct ended {
 	uint32_t room, first, count;
 };
 
+/* A failed creation of one kind whose line is held back, and the attempts before it: failures.c. */
+enum { HELD_CALLS = 4 };
+struct held {
+	struct failure_record *record;
+	struct failure_reason why;
+	struct qp_caps first, last; /* requested */
+	uint64_t since;		    /* ns */
+	void *thread;
+	uint32_t attempts; /* 0: nothing is held */
+	uint16_t device;
+};
+
 struct guard {
 	_Atomic uint32_t ready; /* GUARD_*; 0 in fresh and in wiped memory */
 	pthread_mutex_t lock;
@@ -82,6 +94,11 @@ struct guard {
 	uint32_t caller_other;	    /* index + 1 of the caller "other" */
 	struct modules modules;
 	struct places places;
+	struct held held[HELD_CALLS];
+	/* records of refused posts, by call and reason: refused.c */
+	_Atomic(struct failure_record *) refused_posts[3][REASONS - REASON_INJECTED];
+	uint64_t
+		inject_calls[4]; /* of each kind that [inject] knows, as far as it concerned them */
 	struct policy_values standard; /* the policy as an unconditional subject sees it */
 };
 
@@ -122,7 +139,8 @@ struct hot_srq {
 	_Atomic(void *)
 		poll_cq; /* the first CQ that got its completions: whose owner counts plainly */
 	uint32_t max_wr, max_sge;
-	uint64_t zero[2];
+	struct srq_binding *bindings;
+	uint64_t zero[1];
 };
 
 /* Bits that are neither IBV_SEND_SIGNALED nor IBV_SEND_INLINE, but for the one that means "as if it were". */
@@ -270,18 +288,46 @@ void group_leave_qp(struct guard *g, const struct qp_record *r);
 void group_leave_cq(struct guard *g, const struct cq_record *r);
 void group_leave_srq(struct guard *g, const struct srq_record *r);
 
-/* failures.c: counts a failure and logs its sentence. Under lock. `d`, `requested` may be NULL. */
+/* failures.c: counts a failure and logs its sentence, at once or when it is clear that it was no probe.
+ * Under lock. `d`, `requested` may be NULL. */
 void note_failure(struct guard *g, const struct device *d, const struct failure_reason *reason,
 		  uint16_t caller, unsigned int qp_type, const struct qp_caps *requested);
 /* A call on an object that failed with `error`, positive or negative. Takes the lock; errno is kept. */
 void note_call_failure(struct guard *g, struct ibv_context *context, enum guarded_call call,
 		       void *address, int error);
-/* What can be said of a failed creation: a device limit that it is over, or nothing but errno. */
-void explain_qp(const struct device *d, const struct qp_request *req, int error,
-		struct failure_reason *out);
-void explain_cq(const struct device *d, uint32_t cqe, int error, struct failure_reason *out);
-void explain_srq(const struct device *d, uint32_t wr, uint32_t sge, int error,
-		 struct failure_reason *out);
+/* The same of one that wanted to pin `bytes`, or that was to destroy the CQ or SRQ `id` (else STATE_NONE). */
+void note_failure_of(struct guard *g, struct ibv_context *context, enum guarded_call call,
+		     void *address, uint64_t bytes, uint32_t id, int error);
+/* A creation that failed, as explain_creation() needs it. */
+struct failed_creation {
+	enum guarded_call call;
+	const struct qp_request *req;	 /* of a CQ its entries are in max_send_wr */
+	const struct queue_bytes *bytes; /* as foretold */
+	const struct ibv_cq *send_cq, *recv_cq;
+	int error; /* 0: errno was left as it was */
+};
+/* Why it failed, as far as can be said. Under lock. */
+void explain_creation(struct guard *g, const struct device *d, const struct failed_creation *f,
+		      struct failure_reason *out);
+/* Something of the kind was made: what failed before on this thread, and asked for as much at least, was a
+ * probe. Under lock. */
+void failures_settle(struct guard *g, enum guarded_call call, const struct device *d,
+		     const struct qp_caps *requested);
+/* Tells what has been held back for a second; under lock. And what is left at the end; takes the lock. */
+void failures_overdue(struct guard *g);
+void failures_end(struct guard *g);
+/* The record of a kind of failure, made when it is new; NULL without memory. Under lock. */
+struct failure_record *failure_of(struct guard *g, const struct failure_reason *reason,
+				  uint16_t device, uint16_t caller, unsigned int qp_type,
+				  const struct qp_caps *requested);
+
+/* cq.c: makes a CQ larger for what is bound to it; says so, or that it cannot. Not under lock. */
+void cq_grow(struct guard *g, struct ibv_cq *cq, uint32_t cqe);
+/* srq.c: an SRQ's requests on a CQ, counted once however many QPs take them there: what the CQ may have to
+ * hold more with the QP that is bound now (sign 1), or fewer without it (-1), 0: nothing. Under lock. */
+uint32_t srq_bind(struct guard *g, struct hot_srq *s, struct cq_record *cq, int sign);
+/* What it would be, without binding. */
+uint32_t srq_would_bind(const struct hot_srq *s, const struct cq_record *cq);
 
 /* qp.c, cq.c, srq.c: what goes into a context's slots at open. */
 struct ibv_qp *guarded_create_qp_ex(struct ibv_context *, struct ibv_qp_init_attr_ex *);

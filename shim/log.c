@@ -22,7 +22,7 @@
 /* At most BURST lines at once and one more each SECONDS_PER_LINE. */
 #define BURST		 20
 #define SECONDS_PER_LINE 10
-#define LINE_BYTES	 320
+#define LINE_BYTES	 400
 
 static struct {
 	uint64_t device, inode;

@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "guard.h"
+#include "inject.h"
 #include "real.h"
 
 /* One MR, or one piece of device memory, that lives. */
@@ -30,6 +31,7 @@ struct registration {
 	uint8_t entry; /* enum entry_point */
 	bool library;
 	int before; /* errno of the application */
+	int error;  /* what a refusal of ours fails with */
 };
 
 static struct hot_region *region_of(const void *object)
@@ -65,6 +67,12 @@ static bool judge(struct registration *r, enum guarded_call call, struct policy_
 	r->library = made_by_library(g, caller);
 	subject_of(g, d, 0, caller, &subject);
 	policy_resolve(g->policy, &subject, &values);
+	r->error = call == CALL_REG_MR ? inject_failure(g, &values, INJECT_REG_MR) : 0;
+	if (r->error) {
+		note_injected(g, d, call, r->error, caller, 0, NULL);
+		return false;
+	}
+	r->error = ENOMEM;
 	policy_judge_mr(&values, use, r->bytes, &verdict);
 	note_verdict(g, d, call, caller, 0, NULL, &verdict);
 	return !verdict.refused;
@@ -83,7 +91,7 @@ static bool registration_begin(struct registration *r)
 	if (granted)
 		hold(r->guard, r->bytes, 1);
 	guard_unlock(r->guard);
-	errno = granted ? 0 : ENOMEM;
+	errno = granted ? 0 : r->error;
 	if (granted)
 		guard_nest(1);
 	return granted;
@@ -156,11 +164,16 @@ static struct ibv_mr *registration_end(struct registration *r, struct ibv_mr *mr
 	guard_nest(-1);
 	guard_lock(r->guard);
 	hold(r->guard, r->bytes, -1);
-	if (mr)
+	if (mr) {
 		registered(r, mr);
+		failures_settle(r->guard, CALL_REG_MR, device_of(r->guard, r->context),
+				&(struct qp_caps){ .max_send_wr = (uint32_t)(r->bytes >> 32),
+						   .max_recv_wr = (uint32_t)r->bytes });
+	}
 	guard_unlock(r->guard);
 	if (!mr)
-		note_call_failure(r->guard, r->context, CALL_REG_MR, r->address, after);
+		note_failure_of(r->guard, r->context, CALL_REG_MR, r->address, r->bytes, STATE_NONE,
+				after);
 	errno = mr || !after ? r->before : after;
 	return mr;
 }

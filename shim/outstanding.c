@@ -111,6 +111,9 @@ void count_refusal(struct refusal_counts *c, enum refusal why, uint64_t not_post
 	case REFUSED_BAD_STATE:
 		ADD(c->bad_state, 1);
 		break;
+	case REFUSED_INJECTED:
+		ADD(c->injected, 1);
+		break;
 	default:
 		ADD(c->other, 1);
 	}

@@ -281,6 +281,29 @@ void count_refusal(struct refusal_counts *c, enum refusal why, uint64_t not_post
 /* The providers' codes for a full queue differ in sign; some know no code but -1; siw stops at a request
  * and returns 0. */
 bool means_full(int rc);
+/* refused.c: a refused call with its numbers, as a failure. */
+struct refused_post {
+	enum guarded_call call;
+	enum refusal why;
+	uint16_t device, caller;
+	uint8_t qp_type, qp_state;
+	uint32_t sges, most_sges, inlined, most_inline;
+	uint64_t outstanding, unsignaled;
+	uint32_t depth, depth_asked;
+	struct qp_caps requested;
+	int error;
+};
+void note_refused_post(const struct refused_post *p);
+/* Counts a refused call by its reason and notes it; `sges` and `inlined` of the request that it stopped at,
+ * `outstanding` before that, `not_posted` requests in all. */
+void refused_send(struct qp_record *r, uint32_t sges, uint32_t inlined, uint64_t outstanding,
+		  uint64_t not_posted, int rc);
+/* The same of one that failed on purpose. */
+void injected_refusal(struct qp_record *r, uint64_t not_posted, int rc);
+void refused_recv(struct qp_record *r, enum refusal why, uint32_t sges, uint64_t outstanding,
+		  uint64_t not_posted, int rc);
+void refused_srq_recv(struct srq_record *r, enum refusal why, uint32_t sges, uint64_t outstanding,
+		      uint64_t not_posted, int rc);
 /*
  * Why a send was refused, from our own records: the request at which the provider stopped had `sges` and
  * `inlined` bytes, both 0 when that is not known; `outstanding` were before it.

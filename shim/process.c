@@ -14,6 +14,7 @@
 #include "config.h"
 #include "file.h"
 #include "guard.h"
+#include "inject.h"
 #include "log.h"
 #include "memory.h"
 #include "real.h"
@@ -351,6 +352,7 @@ static bool begin(struct guard *g)
 		log_line(g, LOG_WARN, b->complaint[i]);
 	if (b->why[0])
 		log_line(g, LOG_WARN, b->why);
+	inject_say(g);
 	memory_unmap(b, sizeof(*b));
 	return true;
 }
@@ -441,6 +443,8 @@ __attribute__((destructor)) static void end(void)
 {
 	struct guard *g = atomic_load_explicit(&the_guard, memory_order_acquire);
 
-	if (g && atomic_load_explicit(&g->ready, memory_order_acquire) == GUARD_READY)
+	if (g && atomic_load_explicit(&g->ready, memory_order_acquire) == GUARD_READY) {
+		failures_end(g);
 		file_end(g->file);
+	}
 }

@@ -11,7 +11,10 @@
 #include "counts.h"
 #include "file.h"
 #include "guard.h"
+#include "inject.h"
+#include "log.h"
 #include "real.h"
+#include "../policy/text.h"
 
 /* What one creation carries from its beginning to its end. */
 struct creation {
@@ -25,6 +28,10 @@ struct creation {
 	struct qp_request request;
 	struct policy_verdict verdict;
 	struct fit fit; /* geometry NULL: the request is not to be fitted */
+	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_srq *srq;
+	int error;	     /* what a refusal of ours fails with */
+	uint32_t grow_to[2]; /* [cq] check = grow: the CQs' sizes; 0: as it is */
 	/* the real call, once; errno is its own */
 	struct ibv_qp *(*create)(struct creation *);
 	struct ibv_pd *pd;
@@ -136,6 +143,50 @@ static struct qp_caps first_caps(struct creation *c, const struct policy_values 
 	return caps;
 }
 
+static void say_cq_is_small(struct creation *c, const struct cq_record *r, uint64_t bound)
+{
+	char line[220];
+	struct text t = text_begin(line, sizeof(line));
+
+	text_put(&t, "ibv_create_qp on ");
+	text_name(&t, c->device ? c->device->record->name : "?");
+	text_put(&t, ": CQ ");
+	text_number(&t, r->id);
+	text_put(&t, " of ");
+	text_number(&t, r->effective_cqe);
+	text_put(&t, " entries may have to hold the completions of ");
+	text_number(&t, bound);
+	text_put(&t, " requests");
+	log_line(c->guard, LOG_WARN, line);
+}
+
+/* [cq] check: all that is bound to the QP's CQs, with this QP, against their sizes. */
+static void check_cqs(struct creation *c, enum cq_check check)
+{
+	const struct hot_cq *cqs_of[] = { hot_cq_of(c->send_cq), hot_cq_of(c->recv_cq) };
+	const struct hot_srq *srq = c->srq ? hot_srq_of(c->srq) : NULL;
+	const struct qp_caps *caps = &c->verdict.submitted;
+	uint64_t recvs = c->request.has_srq ? 0 : caps->max_recv_wr, bound;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		const struct cq_record *r = cqs_of[i] ? cqs_of[i]->record : NULL;
+
+		if (!r || (i && c->send_cq == c->recv_cq))
+			continue;
+		bound = r->asked_wrs;
+		if (!i)
+			bound += caps->max_send_wr;
+		if (i || c->send_cq == c->recv_cq)
+			bound += srq ? srq_would_bind(srq, r) : recvs;
+		if (bound <= r->effective_cqe)
+			continue;
+		if (check == CQ_CHECK_GROW && bound <= INT32_MAX)
+			c->grow_to[i] = (uint32_t)bound;
+		else
+			say_cq_is_small(c, r, bound);
+	}
+}
+
 /* Asks policy and holds the room. False: refused, counted and told. */
 static bool creation_begin(struct creation *c)
 {
@@ -150,11 +201,24 @@ static bool creation_begin(struct creation *c)
 	c->device = device_of(g, c->context);
 	c->caller = caller_index(g, c->address);
 	look_up(c, &values, &usage);
+	c->error = inject_failure(g, &values, INJECT_CREATE_QP);
+	if (c->error) {
+		note_injected(g, c->device, CALL_CREATE_QP, c->error, c->caller, c->request.type,
+			      &c->request.caps);
+		guard_unlock(g);
+		return false;
+	}
+	c->error = ENOMEM;
 	caps = first_caps(c, &values);
 	held = hold(c, &values, &usage, &caps);
 	note_verdict(g, c->device, CALL_CREATE_QP, c->caller, c->request.type, &c->request.caps,
 		     &c->verdict);
+	if (held && values.num[CQ_CHECK] != CQ_CHECK_OFF)
+		check_cqs(c, (enum cq_check)values.num[CQ_CHECK]);
 	guard_unlock(g);
+	for (unsigned int i = 0; i < 2; i++)
+		if (c->grow_to[i])
+			cq_grow(g, i ? c->recv_cq : c->send_cq, c->grow_to[i]);
 	return held;
 }
 
@@ -198,10 +262,16 @@ static bool creation_again(struct creation *c, int error)
 
 static void creation_failed(struct creation *c, int error)
 {
+	struct failed_creation f = { .call = CALL_CREATE_QP,
+				     .req = &c->request,
+				     .bytes = &c->verdict.bytes,
+				     .send_cq = c->send_cq,
+				     .recv_cq = c->recv_cq,
+				     .error = error };
 	struct failure_reason why;
 
 	guard_lock(c->guard);
-	explain_qp(c->device, &c->request, error, &why);
+	explain_creation(c->guard, c->device, &f, &why);
 	note_failure(c->guard, c->device, &why, c->caller, c->request.type, &c->request.caps);
 	guard_unlock(c->guard);
 }
@@ -283,13 +353,34 @@ static struct hot_qp *make_hot(struct creation *c, struct qp_record *r, const st
 	return h;
 }
 
+static uint32_t least32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+static void add_asked(struct cq_record *r, uint32_t requests, int sign)
+{
+	atomic_fetch_add_explicit(&r->asked_wrs, (uint64_t)((int64_t)sign * requests),
+				  memory_order_relaxed);
+}
+
 /* What the QP's CQs may have to hold: sign -1 when it is gone. */
-static void bind_to_cqs(const struct ibv_qp *qp, const struct qp_record *r, int sign)
+static void bind_to_cqs(struct guard *g, const struct ibv_qp *qp, const struct qp_record *r,
+			int sign)
 {
 	struct hot_cq *send_cq = hot_cq_of(qp->send_cq), *recv_cq = hot_cq_of(qp->recv_cq);
+	struct hot_srq *srq = qp->srq ? hot_srq_of(qp->srq) : NULL;
 	struct cq_record *cq;
 	uint64_t bound;
 
+	if (send_cq)
+		add_asked(send_cq->record,
+			  least32(r->requested.max_send_wr, r->effective.max_send_wr), sign);
+	if (recv_cq && srq)
+		add_asked(recv_cq->record, srq_bind(g, srq, recv_cq->record, sign), sign);
+	else if (recv_cq && !(r->flags & QP_HAS_SRQ))
+		add_asked(recv_cq->record,
+			  least32(r->requested.max_recv_wr, r->effective.max_recv_wr), sign);
 	if (send_cq)
 		atomic_fetch_add_explicit(&send_cq->record->bound_send_wrs,
 					  (uint64_t)((int64_t)sign * r->effective.max_send_wr),
@@ -348,6 +439,7 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 	reserve_qp(c, -1);
 	if (c->fitted)
 		note_fitted(g, c->device, CALL_CREATE_QP, &c->verdict);
+	failures_settle(g, CALL_CREATE_QP, c->device, &c->request.caps);
 	promise_inline(c->device, c->request.type, effective);
 	measure(c, effective, asked ? &rings : NULL, &bytes);
 	count_created(&t->created_qps, &t->live_qps);
@@ -373,7 +465,7 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 		    (!h || !wr_hook(h, (struct ibv_qp_ex *)(uintptr_t)qp)))
 			r->flags |= QP_SENDS_HIDDEN;
 		charge_qp(g, c->device, r, 1);
-		bind_to_cqs(qp, r, 1);
+		bind_to_cqs(g, qp, r, 1);
 	}
 	guard_unlock(g);
 }
@@ -432,7 +524,10 @@ INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_at
 			      .entry = ENTRY_CREATE_QP,
 			      .create = create_by_symbol,
 			      .pd = pd,
-			      .attr = attr };
+			      .attr = attr,
+			      .send_cq = attr->send_cq,
+			      .recv_cq = attr->recv_cq,
+			      .srq = attr->srq };
 	int before = errno;
 
 	if (!create) {
@@ -447,7 +542,7 @@ INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_at
 					 .has_srq = attr->srq != NULL,
 					 .sq_sig_all = attr->sq_sig_all != 0 };
 	if (!creation_begin(&c)) {
-		errno = ENOMEM;
+		errno = c.error;
 		return NULL;
 	}
 	return creation_run(&c, &attr->cap, before);
@@ -486,7 +581,10 @@ struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 			      .entry = ENTRY_CREATE_QP_EX,
 			      .context = context,
 			      .create = create_by_slot,
-			      .attr_ex = attr };
+			      .attr_ex = attr,
+			      .send_cq = attr->send_cq,
+			      .recv_cq = attr->recv_cq,
+			      .srq = attr->srq };
 	int before = errno;
 
 	if (!hooks || !hooks->create_qp_ex) {
@@ -497,7 +595,7 @@ struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 		return hooks->create_qp_ex(context, attr);
 	c.request = request_of_ex(attr);
 	if (!creation_begin(&c)) {
-		errno = ENOMEM;
+		errno = c.error;
 		return NULL;
 	}
 	return creation_run(&c, &attr->cap, before);
@@ -619,7 +717,7 @@ static void destroyed(struct guard *g, const struct ibv_qp *shadow, struct hot_q
 	struct qp_record *r = h->record;
 	struct device *d = device_of(g, shadow->context);
 
-	bind_to_cqs(shadow, r, -1);
+	bind_to_cqs(g, shadow, r, -1);
 	discard_outstanding(r);
 	atomic_store_explicit(&r->ended_at, now_ns(), memory_order_relaxed);
 	group_leave_qp(g, r);

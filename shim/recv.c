@@ -101,19 +101,19 @@ static OUT_OF_LINE int recv_ended(struct hot_qp *h, struct received *s, int rc,
 				  struct ibv_recv_wr *bad, struct ibv_recv_wr **bad_wr, bool owner)
 {
 	struct qp_record *r = h->record;
-	uint64_t refused = count_refused(s, &bad, bad_wr);
+	uint64_t refused = count_refused(s, &bad, bad_wr), now;
 
 	if (owner)
 		STORE(r->post_recv_posted, LOAD(r->post_recv_posted) - refused);
 	else
 		ADD(r->other_recv_posted, -refused);
 	leave_accepted(s, refused);
+	now = larger(s->outstanding, record_recv_outstanding(r));
 	if (rc || bad)
-		count_refusal(&r->recv_refused,
-			      why_refused(bad, r->effective.max_recv_sge, r->effective.max_recv_wr,
-					  larger(s->outstanding, record_recv_outstanding(r)),
-					  LOAD(r->qp_state) == IBV_QPS_RESET, rc),
-			      refused);
+		refused_recv(r,
+			     why_refused(bad, r->effective.max_recv_sge, r->effective.max_recv_wr,
+					 now, LOAD(r->qp_state) == IBV_QPS_RESET, rc),
+			     bad ? (uint32_t)bad->num_sge : 0, now, refused, rc);
 	if (!s->requests)
 		return rc;
 	if (owner)
@@ -240,19 +240,17 @@ static OUT_OF_LINE int srq_recv_ended(struct hot_srq *h, struct received *s, int
 				      bool owner)
 {
 	struct srq_record *r = h->record;
-	uint64_t refused = count_refused(s, &bad, bad_wr);
+	uint64_t refused = count_refused(s, &bad, bad_wr), now;
 
 	if (owner)
 		STORE(r->post_posted, LOAD(r->post_posted) - refused);
 	else
 		ADD(r->other_posted, -refused);
 	leave_accepted(s, refused);
+	now = larger(s->outstanding, record_srq_outstanding(r));
 	if (rc || bad)
-		count_refusal(&r->refused,
-			      why_refused(bad, h->max_sge, h->max_wr,
-					  larger(s->outstanding, record_srq_outstanding(r)), false,
-					  rc),
-			      refused);
+		refused_srq_recv(r, why_refused(bad, h->max_sge, h->max_wr, now, false, rc),
+				 bad ? (uint32_t)bad->num_sge : 0, now, refused, rc);
 	if (!s->requests)
 		return rc;
 	if (owner)

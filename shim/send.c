@@ -190,8 +190,7 @@ static OUT_OF_LINE int send_ended(struct hot_qp *h, struct sent *s, int rc, stru
 	if ((int64_t)now < (int64_t)s->outstanding)
 		now = s->outstanding;
 	if (rc || bad)
-		count_refusal(&r->send_refused, why_send_refused(r, sges, inlined, now, rc),
-			      refused);
+		refused_send(r, sges, inlined, now, refused, rc);
 	if (!s->requests)
 		return rc;
 	if (owner)
@@ -533,8 +532,7 @@ int guarded_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bi
 	rc = hooks->real.bind_mw(qp, mw, bind);
 	if (rc) {
 		ADD(r->other_send_posted, -1);
-		count_refusal(&r->send_refused, why_send_refused(r, 0, 0, s.outstanding - 1, rc),
-			      1);
+		refused_send(r, 0, 0, s.outstanding - 1, 1, rc);
 	} else {
 		note_as_other(r, &s, is_mixed(h));
 	}

@@ -36,6 +36,89 @@ struct hot_srq *hot_srq_of(const struct ibv_srq *srq)
 	return srq ? lookup_find(&srqs, offsetof(struct hot_srq, srq), (uintptr_t)srq) : NULL;
 }
 
+/* The CQs that an SRQ's requests complete on, and how many QPs take them there. 64 bytes, as hot_take gives. */
+struct srq_binding {
+	struct srq_binding *next;
+	struct {
+		struct cq_record *cq; /* NULL: free */
+		uint64_t qps;
+	} of[3];
+};
+
+static uint32_t requests_of(const struct hot_srq *s)
+{
+	const struct srq_record *r = s->record;
+
+	return r->requested_wr < r->effective_wr ? r->requested_wr : r->effective_wr;
+}
+
+static bool is_bound(const struct hot_srq *s, const struct cq_record *cq)
+{
+	for (const struct srq_binding *b = s->bindings; b; b = b->next)
+		for (unsigned int i = 0; i < 3; i++)
+			if (b->of[i].cq == cq)
+				return true;
+	return false;
+}
+
+uint32_t srq_would_bind(const struct hot_srq *s, const struct cq_record *cq)
+{
+	return is_bound(s, cq) ? 0 : requests_of(s);
+}
+
+/* A free place, made when there is none; without memory the CQ seems to hold nothing of the SRQ. */
+static struct srq_binding *binding_with_room(struct guard *g, struct hot_srq *s, unsigned int *at)
+{
+	struct srq_binding *b;
+
+	for (b = s->bindings; b; b = b->next)
+		for (*at = 0; *at < 3; ++*at)
+			if (!b->of[*at].cq)
+				return b;
+	b = hot_take(g);
+	if (!b)
+		return NULL;
+	memset(b, 0, sizeof(*b));
+	b->next = s->bindings;
+	s->bindings = b;
+	*at = 0;
+	return b;
+}
+
+uint32_t srq_bind(struct guard *g, struct hot_srq *s, struct cq_record *cq, int sign)
+{
+	unsigned int at;
+	struct srq_binding *free_one;
+
+	for (struct srq_binding *b = s->bindings; b; b = b->next)
+		for (unsigned int i = 0; i < 3; i++) {
+			if (b->of[i].cq != cq)
+				continue;
+			b->of[i].qps += (uint64_t)(int64_t)sign;
+			if (b->of[i].qps)
+				return 0;
+			b->of[i].cq = NULL;
+			return requests_of(s);
+		}
+	free_one = sign > 0 ? binding_with_room(g, s, &at) : NULL;
+	if (!free_one)
+		return 0;
+	free_one->of[at].cq = cq;
+	free_one->of[at].qps = 1;
+	return requests_of(s);
+}
+
+static void forget_bindings(struct guard *g, struct hot_srq *s)
+{
+	struct srq_binding *next;
+
+	for (struct srq_binding *b = s->bindings; b; b = next) {
+		next = b->next;
+		hot_give(g, b, 0);
+	}
+	s->bindings = NULL;
+}
+
 static struct qp_caps caps_of(uint32_t wr, uint32_t sge)
 {
 	return (struct qp_caps){ .max_recv_wr = wr, .max_recv_sge = sge };
@@ -140,10 +223,14 @@ static bool creation_again(struct creation *c, int error)
 static void creation_failed(struct creation *c, int error)
 {
 	struct qp_caps requested = caps_of(c->requested_wr, c->requested_sge);
+	struct qp_request request = { .caps = requested };
+	struct failed_creation f = {
+		.call = CALL_CREATE_SRQ, .req = &request, .bytes = &c->verdict.bytes, .error = error
+	};
 	struct failure_reason why;
 
 	guard_lock(c->guard);
-	explain_srq(c->device, c->requested_wr, c->requested_sge, error, &why);
+	explain_creation(c->guard, c->device, &f, &why);
 	note_failure(c->guard, c->device, &why, c->caller, 0, &requested);
 	guard_unlock(c->guard);
 }
@@ -210,6 +297,9 @@ static void creation_done(struct creation *c, const struct ibv_srq *srq,
 	reserve_srq(c, -1);
 	if (c->fitted)
 		note_fitted(g, c->device, CALL_CREATE_SRQ, &c->verdict);
+	failures_settle(g, CALL_CREATE_SRQ, c->device,
+			&(struct qp_caps){ .max_recv_wr = c->requested_wr,
+					   .max_recv_sge = c->requested_sge });
 	geometry_srq_bytes(geometry_for(c->device), c->verdict.submitted.max_recv_wr,
 			   c->verdict.submitted.max_recv_sge, facts_of(c->device), &bytes);
 	if (c->device)
@@ -420,10 +510,11 @@ INTERPOSED int ibv_destroy_srq(struct ibv_srq *srq)
 		charge_srq(g, device_of(g, context), h->record, -1);
 		count_destroyed(&g->header->totals.destroyed_srqs, &g->header->totals.live_srqs);
 		record_end(g, KIND_SRQ, h->record);
+		forget_bindings(g, h);
 		hot_give(g, h, 1);
 	}
 	guard_unlock(g);
 	if (rc)
-		note_call_failure(g, context, CALL_DESTROY_SRQ, CALLER(), rc);
+		note_failure_of(g, context, CALL_DESTROY_SRQ, CALLER(), 0, h->record->id, rc);
 	return rc;
 }

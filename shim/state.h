@@ -169,7 +169,7 @@ struct state_header {
 	uint32_t args_recorded;	     /* [report] args = yes: argv holds all of it */
 	_Atomic uint32_t incomplete; /* the file stopped growing: later objects are not in it */
 	_Atomic uint32_t policy_complaints;
-	uint32_t zero0;
+	uint32_t injects; /* [inject] makes calls fail on purpose */
 
 	struct state_totals totals;
 	_Atomic uint64_t entry_points[ENTRY_POINTS];
@@ -204,6 +204,7 @@ enum refusal {
 	REFUSED_INLINE_TOO_BIG,
 	REFUSED_BAD_STATE,
 	REFUSED_OTHER,
+	REFUSED_INJECTED,
 	REFUSALS
 };
 
@@ -220,8 +221,7 @@ enum {
 struct refusal_counts {
 	_Atomic uint64_t queue_full;
 	_Atomic uint64_t not_posted;
-	_Atomic uint32_t queue_full_early, too_many_sge, inline_too_big, bad_state, other;
-	uint32_t zero;
+	_Atomic uint32_t queue_full_early, too_many_sge, inline_too_big, bad_state, other, injected;
 };
 
 /*
@@ -320,7 +320,9 @@ struct cq_record {
 	_Atomic uint64_t other_completions;		/* by all others */
 	_Atomic uint64_t flushed_unattributed;
 	_Atomic uint32_t peak_backlog, other_peak_backlog;
-	uint64_t zero1[4];
+	/* what the QPs bound now asked for, of both sides, an SRQ once: what the CQ may have to hold */
+	_Atomic uint64_t asked_wrs;
+	uint64_t zero1[3];
 };
 static_assert(sizeof(struct cq_record) == 192, "CQ record");
 enum { CQ_POLLS_HIDDEN = 1 };
@@ -371,7 +373,7 @@ struct group_sums {
 	uint32_t peak_backlog;	       /* CQ: most of one member */
 	uint32_t hidden;	       /* members whose counts could not be seen */
 	struct side_sums send, recv;
-	uint64_t zero[3];
+	uint64_t zero[1];
 };
 
 /*
@@ -407,12 +409,14 @@ struct failure_record {
 	_Atomic uint32_t seq;
 	_Atomic uint8_t state;
 	uint8_t qp_type; /* create_qp */
-	uint8_t zero0[2];
+	uint8_t told;	 /* its line is out */
+	uint8_t zero0;
 	struct failure_reason reason;
-	uint16_t device, caller;  /* 0xffff: not known */
-	struct qp_caps requested; /* create_qp; CQ: max_send_wr is cqe; SRQ: max_recv_* */
+	uint16_t device, caller; /* 0xffff: not known */
+	/* create_qp; CQ: max_send_wr is cqe; SRQ: max_recv_*; MR: max_send_wr << 32 | max_recv_wr bytes */
+	struct qp_caps requested;
 	_Atomic uint64_t count, first_at, last_at;
-	uint64_t zero1[6];
+	uint64_t zero1;
 };
 static_assert(sizeof(struct failure_record) == 128, "failure record");
 
@@ -479,8 +483,8 @@ struct event_record {
 	uint8_t zero[2];
 	_Atomic uint64_t count; /* times it happened */
 	_Atomic uint64_t first_at, last_at;
-	char text[224];
+	char text[352];
 };
-static_assert(sizeof(struct event_record) == 256, "event record");
+static_assert(sizeof(struct event_record) == 384, "event record");
 
 #endif

@@ -287,10 +287,8 @@ static void step_others(struct qp_record *r, const struct hot_wr *w, int step)
 static void count_batch_refusal(struct qp_record *r, const struct hot_wr *batch,
 				uint64_t outstanding, int rc)
 {
-	count_refusal(&r->send_refused,
-		      why_send_refused(r, batch->widest, batch->inlined,
-				       outstanding ? outstanding - 1 : 0, rc),
-		      batch->requests);
+	refused_send(r, batch->widest, batch->inlined, outstanding ? outstanding - 1 : 0,
+		     batch->requests, rc);
 }
 
 static OUT_OF_LINE int complete_as_other(struct hot_wr *w, struct ibv_qp_ex *qp)

@@ -267,8 +267,8 @@ expect "clamp max_cqe = 50: requested and submitted are told" '.cqs[0] | [.reque
 # --- failures that are the provider's ---
 
 deep=qp=RC,16777216,16,1,1,0
-# What mlx5 reports as its limit is none (the depth there is bytes): that alone explains nothing.
-on_rxe && reason=device_limit || reason=unknown
+# What mlx5 reports as its limit is none: there the bytes of the queue are.
+on_rxe && reason=device_limit || reason=joint_limit
 fresh
 set_for_guard QPGUARD_BUDGET_QPS=2 QPGUARD_BUDGET_ACTION=refuse
 objects_bare "$qp" "$deep"

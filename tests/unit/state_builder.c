@@ -411,9 +411,9 @@ static void sample_others(struct builder *b, uint16_t device, uint16_t caller)
 void builder_sample(struct builder *b)
 {
 	static const struct failure_reason failures[] = {
-		{ CALL_CREATE_QP, REASON_BUDGET, BUDGET_QPS, ENOMEM, 4, 3 },
-		{ CALL_CREATE_QP, REASON_DEVICE_LIMIT, FIELD_MAX_SEND_SGE, EINVAL, 33, 32 },
-		{ CALL_CREATE_CQ, REASON_UNKNOWN, 0, ENOMEM, 0, 0 },
+		{ CALL_CREATE_QP, REASON_BUDGET, BUDGET_QPS, ENOMEM, 4, 3, { 0 } },
+		{ CALL_CREATE_QP, REASON_DEVICE_LIMIT, FIELD_MAX_SEND_SGE, EINVAL, 33, 32, { 0 } },
+		{ CALL_CREATE_CQ, REASON_UNKNOWN, 0, ENOMEM, 0, 0, { 0 } },
 	};
 	struct state_header *h;
 	uint16_t device, caller;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What may stand in a policy file, and what is said of what may not. Needs policy/ alone. */
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,8 @@ START_TEST(every_key_of_the_table_is_read)
 {
 	static const char *const values[] = {
 		[VALUE_SIZE] = "12K", [VALUE_COUNT] = "12",	  [VALUE_SECONDS] = "12h",
-		[VALUE_WORD] = "",    [VALUE_TEXT] = "some text",
+		[VALUE_WORD] = "",	  [VALUE_TEXT] = "some text", [VALUE_TURN] = "3",
+		[VALUE_ERRNO] = "ENOMEM",
 	};
 	char text[200];
 
@@ -414,8 +416,14 @@ START_TEST(keys_of_later_versions_are_known_but_not_supported)
 {
 	faulty("[measure]\nlatency = yes\n",
 	       "f:2: 'latency' of [measure] is not supported by this version\n");
-	faulty("[inject]\nanything = 1\n",
-	       "f:2: 'anything' of [inject] is not supported by this version\n");
+	faulty("[inject]\ncreate_qp = 1/0\n",
+	       "f:2: '1/0' is no value for 'create_qp': use a whole number such as 3 for the "
+	       "third, or a share such as 1/8\n");
+	faulty("[inject]\ncreate_qp.errno = EWRONG\n",
+	       "f:2: 'EWRONG' is no value for 'create_qp.errno': use the name of an errno such as "
+	       "ENOMEM\n");
+	ck_assert_uint_eq(number("[inject]\npost_send = 1/8\n", INJECT_POST_SEND), 8ULL << 32 | 1);
+	ck_assert_uint_eq(number("[inject]\nreg_mr.errno = eagain\n", INJECT_REG_MR_ERRNO), EAGAIN);
 	ck_assert_uint_eq(number("[budget]\nnode_bytes = 1G\n", BUDGET_NODE_BYTES), 1 << 30);
 }
 END_TEST

@@ -19,7 +19,8 @@ static void says(struct failure_reason f, const char *device, const char *senten
 static struct failure_reason budget(enum policy_key limit, uint64_t asked, uint64_t at_most)
 {
 	return (struct failure_reason){ CALL_CREATE_QP, REASON_BUDGET, (uint16_t)limit,
-					ENOMEM,		asked,	       at_most };
+					ENOMEM,		asked,	       at_most,
+					{ 0 } };
 }
 
 START_TEST(a_refusal_by_budget_names_the_limit)
@@ -57,28 +58,35 @@ END_TEST
 
 START_TEST(a_device_limit_names_field_and_both_numbers)
 {
-	says((struct failure_reason){ CALL_CREATE_QP, REASON_DEVICE_LIMIT, FIELD_MAX_SEND_SGE,
-				      EINVAL, 5, 4 },
+	says((struct failure_reason){ CALL_CREATE_QP,
+				      REASON_DEVICE_LIMIT,
+				      FIELD_MAX_SEND_SGE,
+				      EINVAL,
+				      5,
+				      4,
+				      { 0 } },
 	     "mlx5_0",
 	     "ibv_create_qp on mlx5_0 failed: asked max_send_sge 5, the device takes at most 4 "
 	     "(EINVAL)");
-	says((struct failure_reason){ CALL_CREATE_CQ, REASON_DEVICE_LIMIT, FIELD_CQE, EINVAL, 5,
-				      4 },
-	     "mlx5_0",
-	     "ibv_create_cq on mlx5_0 failed: asked cqe 5, the device takes at most 4 (EINVAL)");
+	says(
+		(struct failure_reason){
+			CALL_CREATE_CQ, REASON_DEVICE_LIMIT, FIELD_CQE, EINVAL, 5, 4, { 0 } },
+		"mlx5_0",
+		"ibv_create_cq on mlx5_0 failed: asked cqe 5, the device takes at most 4 (EINVAL)");
 }
 END_TEST
 
 START_TEST(what_is_not_known_is_not_invented)
 {
-	says((struct failure_reason){ CALL_CREATE_SRQ, REASON_UNKNOWN, 0, ENOMEM, 0, 0 }, "rxe0",
-	     "ibv_create_srq on rxe0 failed (ENOMEM)");
-	says((struct failure_reason){ CALL_OPEN_DEVICE, REASON_NO_ERRNO, 0, 0, 0, 0 }, "rxe0",
+	says((struct failure_reason){ CALL_CREATE_SRQ, REASON_UNKNOWN, 0, ENOMEM, 0, 0, { 0 } },
+	     "rxe0", "ibv_create_srq on rxe0 failed (ENOMEM)");
+	says((struct failure_reason){ CALL_OPEN_DEVICE, REASON_NO_ERRNO, 0, 0, 0, 0, { 0 } },
+	     "rxe0",
 	     "ibv_open_device on rxe0 failed and the provider did not say why: it left errno "
 	     "untouched");
-	says((struct failure_reason){ CALL_MODIFY_QP, REASON_UNKNOWN, 0, EINVAL, 0, 0 }, NULL,
-	     "ibv_modify_qp failed (EINVAL)");
-	says((struct failure_reason){ CALL_MODIFY_QP, REASON_UNKNOWN, 0, 0, 0, 0 }, "",
+	says((struct failure_reason){ CALL_MODIFY_QP, REASON_UNKNOWN, 0, EINVAL, 0, 0, { 0 } },
+	     NULL, "ibv_modify_qp failed (EINVAL)");
+	says((struct failure_reason){ CALL_MODIFY_QP, REASON_UNKNOWN, 0, 0, 0, 0, { 0 } }, "",
 	     "ibv_modify_qp failed");
 }
 END_TEST
@@ -93,9 +101,9 @@ START_TEST(damaged_numbers_do_no_harm)
 
 		ck_assert_uint_lt(reason_sentence(&f, "d", out, sizeof(out)), sizeof(out));
 	}
-	says((struct failure_reason){ CALL_CREATE_QP, REASON_UNKNOWN, 0, EIO, 0, 0 }, "rx\n\x1b",
-	     "ibv_create_qp on rx?? failed (EIO)");
-	says((struct failure_reason){ 200, REASON_BUDGET, 999, 0, 1, 2 }, "d",
+	says((struct failure_reason){ CALL_CREATE_QP, REASON_UNKNOWN, 0, EIO, 0, 0, { 0 } },
+	     "rx\n\x1b", "ibv_create_qp on rx?? failed (EIO)");
+	says((struct failure_reason){ 200, REASON_BUDGET, 999, 0, 1, 2, { 0 } }, "d",
 	     "unknown call on d refused by budget (unknown limit): would be 1, limit 2");
 }
 END_TEST
