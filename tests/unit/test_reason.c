@@ -93,11 +93,17 @@ END_TEST
 
 START_TEST(damaged_numbers_do_no_harm)
 {
-	char out[300];
+	char out[512];
 
 	for (unsigned int i = 0; i < 65536; i++) {
-		struct failure_reason f = { (uint8_t)i,		  (uint8_t)(i >> 8), (uint16_t)i,
-					    (int32_t)(i * 65521), UINT64_MAX,	     UINT64_MAX };
+		struct failure_reason f = { (uint8_t)i,
+					    (uint8_t)(i >> 8),
+					    (uint16_t)i,
+					    (int32_t)(i * 65521),
+					    UINT64_MAX,
+					    UINT64_MAX,
+					    { UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+					      UINT64_MAX } };
 
 		ck_assert_uint_lt(reason_sentence(&f, "d", out, sizeof(out)), sizeof(out));
 	}
