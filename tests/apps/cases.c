@@ -7,9 +7,9 @@
  *     shared=TYPE,...	  a QP on the newest SRQ
  *     qps=N		  N QPs like the last one, as many as there are
  *     inline=A,B,C	  QPs with so much inline data, until one is made: a probe
- *     opens=N		  N contexts, as many as there are
  *     connect		  a pair of QPs of 16 sends, the further steps post to the first
  *     unsignaled=N  signaled=N  sges=N  bytes=N (inline)	sends
+ *     posts=N		  N sends, 16 at a time, each polled
  *     drop=cq		  destroys the newest CQ
  *     close		  gives everything back, the device too
  *     wait=MS  exit=STATUS
@@ -80,12 +80,6 @@ static void probe_inline(const char *text)
 	}
 }
 
-static void open_more(int n)
-{
-	while (n-- && device_open())
-		;
-}
-
 static void connect_pair(void)
 {
 	struct plan plan = { .cap = { 16, 16, 1, 1, 0 } };
@@ -114,6 +108,31 @@ static void send_some(int n, unsigned int flags, int sges, uint32_t bytes)
 	while (n--)
 		if (ibv_post_send(sender, &wr, &bad))
 			continue; /* the program does not look */
+}
+
+/* As programs do: as many as the queue holds, then their completions. */
+static void post_many(int n)
+{
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->lkey };
+	struct ibv_send_wr list[16], *bad;
+	struct ibv_wc wc[16];
+
+	for (int i = 0; i < 16; i++) {
+		list[i] = (struct ibv_send_wr){ .next = i < 15 ? &list[i + 1] : NULL,
+						.sg_list = &sge,
+						.num_sge = 1,
+						.opcode = IBV_WR_RDMA_WRITE,
+						.send_flags = IBV_SEND_SIGNALED };
+		list[i].wr.rdma.remote_addr = (uintptr_t)memory + 4096;
+		list[i].wr.rdma.rkey = mr->rkey;
+	}
+	for (; n > 0; n -= 16) {
+		need(!ibv_post_send(sender, list, &bad), "a list of 16");
+		for (int left = 16, got; left; left -= got) {
+			got = ibv_poll_cq(sender->send_cq, left, wc);
+			need(got >= 0, "polling");
+		}
+	}
 }
 
 static void close_all(void)
@@ -164,8 +183,8 @@ static void step_of(const char *name, const char *value)
 		make_many(n);
 	else if (!strcmp(name, "inline"))
 		probe_inline(value);
-	else if (!strcmp(name, "opens"))
-		open_more(n);
+	else if (!strcmp(name, "posts"))
+		post_many(n);
 	else if (!strcmp(name, "connect"))
 		connect_pair();
 	else if (!strcmp(name, "unsignaled") || !strcmp(name, "signaled"))

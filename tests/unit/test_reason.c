@@ -10,7 +10,7 @@
 
 static void says(struct failure_reason f, const char *device, const char *sentence)
 {
-	char out[300];
+	char out[512];
 
 	ck_assert_uint_eq(reason_sentence(&f, device, out, sizeof(out)), strlen(sentence));
 	ck_assert_str_eq(out, sentence);
@@ -88,6 +88,39 @@ START_TEST(what_is_not_known_is_not_invented)
 	     NULL, "ibv_modify_qp failed (EINVAL)");
 	says((struct failure_reason){ CALL_MODIFY_QP, REASON_UNKNOWN, 0, 0, 0, 0, { 0 } }, "",
 	     "ibv_modify_qp failed");
+}
+END_TEST
+
+START_TEST(what_is_used_up_is_told_with_what_the_process_has)
+{
+	says((struct failure_reason){ CALL_OPEN_DEVICE,
+				      REASON_EXHAUSTED,
+				      0,
+				      ENOMEM,
+				      0,
+				      0,
+				      { 256, 12, 3 << 20, 131072, 0 } },
+	     "mlx5_0",
+	     "ibv_open_device on mlx5_0 failed, and no limit that can be seen is near: this "
+	     "process has 256 contexts, 12 QPs of 131072 and 3 MiB of queues on the device; "
+	     "memlock and cgroup allow more; doorbell pages (UAR) may be used up by all processes "
+	     "of the node: see the kernel's log (dmesg) (ENOMEM)");
+	says(
+		(struct failure_reason){
+			CALL_CREATE_QP, REASON_CGROUP_RDMA, 0, EAGAIN, 2000, 2000, { 0 } },
+		"mlx5_0",
+		"ibv_create_qp on mlx5_0 failed: the cgroup's rdma.max allows 2000 objects of the "
+		"device, 2000 are in use (EAGAIN)");
+	says((struct failure_reason){ CALL_CREATE_QP,
+				      REASON_CGROUP_MEMORY,
+				      0,
+				      ENOMEM,
+				      2 << 20,
+				      64 << 20,
+				      { 63 << 20 } },
+	     "mlx5_0",
+	     "ibv_create_qp on mlx5_0 failed: 2 MiB more, the cgroup has 63 MiB in use and a limit "
+	     "of 64 MiB (ENOMEM)");
 }
 END_TEST
 
@@ -171,6 +204,7 @@ int main(void)
 	tcase_add_test(c, sizes_that_would_look_alike_are_told_exactly);
 	tcase_add_test(c, a_device_limit_names_field_and_both_numbers);
 	tcase_add_test(c, what_is_not_known_is_not_invented);
+	tcase_add_test(c, what_is_used_up_is_told_with_what_the_process_has);
 	tcase_add_test(c, damaged_numbers_do_no_harm);
 	tcase_add_test(c, a_sentence_is_cut_like_snprintf);
 	tcase_add_test(c, calls_codes_and_fields_have_names);
