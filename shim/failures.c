@@ -391,13 +391,43 @@ static void note_half(const struct device *d, const struct failed_creation *f,
 	out->number[MEMLOCK_HALF_BYTES] = half_bytes;
 }
 
+/* The request's own part. A program that tries the same again and again is not to pay for it each time. */
+static bool explain_again(const struct device *d, const struct failed_creation *f,
+			  struct failure_reason *out)
+{
+	static struct {
+		const struct device *device;
+		enum guarded_call call;
+		int error;
+		bool explained;
+		struct qp_request req;
+		struct device_facts facts;
+		struct failure_reason why;
+	} last; /* under guard->lock */
+
+	if (d && last.device == d && last.call == f->call && last.error == f->error &&
+	    !memcmp(&last.req, f->req, sizeof(last.req)) &&
+	    !memcmp(&last.facts, &d->facts, sizeof(last.facts))) {
+		*out = last.why;
+		return last.explained;
+	}
+	last.explained = explain_request(geometry_for(d), facts_of(d), kind_of(f->call), f->req,
+					 f->error, out);
+	last.device = d;
+	last.call = f->call;
+	last.error = f->error;
+	memcpy(&last.req, f->req, sizeof(last.req));
+	if (d)
+		memcpy(&last.facts, &d->facts, sizeof(last.facts));
+	last.why = *out;
+	return last.explained;
+}
+
 void explain_creation(struct guard *g, const struct device *d, const struct failed_creation *f,
 		      struct failure_reason *out)
 {
-	enum fit_kind kind = kind_of(f->call);
-
 	only_errno(out, f->call, f->error);
-	if (explain_request(geometry_for(d), facts_of(d), kind, f->req, f->error, out))
+	if (explain_again(d, f, out))
 		return;
 	if (f->call == CALL_CREATE_QP && f->error == EINVAL && explain_cqs(f, out))
 		return;
