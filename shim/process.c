@@ -18,6 +18,7 @@
 #include "log.h"
 #include "memory.h"
 #include "real.h"
+#include "surroundings.h"
 #include "sys.h"
 #include "../policy/text.h"
 
@@ -353,6 +354,7 @@ static bool begin(struct guard *g)
 	if (b->why[0])
 		log_line(g, LOG_WARN, b->why);
 	inject_say(g);
+	surroundings_begin();
 	memory_unmap(b, sizeof(*b));
 	return true;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What stands around a creation that failed, beyond its request: locked memory, cgroups, how many objects there are, who
- * holds what. Looked at when something failed, under guard->lock, at most ten times a second: reads
- * /proc/self and /sys/fs/cgroup, calls no verbs.
+ * holds what. Limits are read from /proc/self and /sys/fs/cgroup when the guard begins and never later: the
+ * program may have installed a filter that kills for opening a file. What is in use is what was then, and what
+ * was seen to come since. Under guard->lock; calls no verbs.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,16 +16,14 @@
 #include "../policy/explain.h"
 #include "../policy/text.h"
 
-#define NONE	  UINT64_MAX
-#define LOOK_EACH UINT64_C(100000000) /* ns */
+#define NONE UINT64_MAX
 
-/* As last seen. Under guard->lock; a forked child looks anew, since it is another process. */
+/* As it was at the beginning of this process, or of a forked child. */
 static struct {
-	uint64_t at; /* ns; 0: never */
-	pid_t pid;
 	uint64_t memlock, pinned; /* pinned 0: the kernel counts none */
 	bool may_lock;		  /* CAP_IPC_LOCK where the kernel heeds it */
 	uint64_t memory_max, memory_current;
+	char rdma_max[512], rdma_current[512];
 	char text[4096];
 } seen;
 
@@ -153,30 +152,32 @@ static uint64_t cgroup_number(const char *v2, const char *v1)
 	return n >= UINT64_C(1) << 59 ? NONE : n; /* version 1 writes none so */
 }
 
-static void look(void)
+static void keep_rdma(const char *file, char *out, size_t size)
 {
-	uint64_t now = now_ns();
+	struct text t = text_begin(out, size);
 
-	if (seen.at && now - seen.at < LOOK_EACH && seen.pid == getpid())
-		return;
-	seen.at = now;
-	seen.pid = getpid();
+	if (slurp_cgroup("", file) || slurp_cgroup("rdma", file))
+		text_put(&t, seen.text);
+}
+
+void surroundings_begin(void)
+{
 	look_at_memlock();
 	seen.memory_max = cgroup_number("memory.max", "memory.limit_in_bytes");
 	seen.memory_current = seen.memory_max == NONE
 				      ? NONE
 				      : cgroup_number("memory.current", "memory.usage_in_bytes");
+	keep_rdma("rdma.max", seen.rdma_max, sizeof(seen.rdma_max));
+	keep_rdma("rdma.current", seen.rdma_current, sizeof(seen.rdma_current));
 }
 
 /* "mlx5_0 hca_handle=2 hca_object=2000" */
-static uint64_t rdma_objects(const char *file, const char *device)
+static uint64_t rdma_objects(const char *lines, const char *device)
 {
 	const char *line, *object;
 	size_t len = strlen(device);
 
-	if (!slurp_cgroup("", file) && !slurp_cgroup("rdma", file))
-		return NONE;
-	for (line = seen.text; line && *line; line = strchr(line, '\n')) {
+	for (line = lines; line && *line; line = strchr(line, '\n')) {
 		line += *line == '\n';
 		object = strstr(line, "hca_object=");
 		if (object && !strncmp(line, device, len) && line[len] == ' ')
@@ -189,9 +190,7 @@ static uint64_t rdma_objects(const char *file, const char *device)
 
 static bool explain_memlock(const struct guard *g, uint64_t bytes, struct failure_reason *out)
 {
-	/* where the kernel counts none, as far as we have seen it pinned */
-	uint64_t pinned = seen.pinned ? seen.pinned
-				      : g->used[BUDGET_PROCESS_BYTES] + g->used[BUDGET_MR_BYTES];
+	uint64_t pinned = seen.pinned + g->used[BUDGET_PROCESS_BYTES] + g->used[BUDGET_MR_BYTES];
 
 	if (seen.memlock == NONE || !bytes || pinned > seen.memlock ||
 	    bytes <= seen.memlock - pinned)
@@ -204,23 +203,26 @@ static bool explain_memlock(const struct guard *g, uint64_t bytes, struct failur
 	return true;
 }
 
-static bool explain_cgroup(const struct device *d, uint64_t bytes, struct failure_reason *out)
+static bool explain_cgroup(const struct guard *g, const struct device *d, uint64_t bytes,
+			   struct failure_reason *out)
 {
-	uint64_t most, used;
+	uint64_t most, used, memory = seen.memory_current + g->used[BUDGET_PROCESS_BYTES];
 
 	if (seen.memory_max != NONE && seen.memory_current != NONE &&
-	    seen.memory_current + bytes > seen.memory_max) {
+	    memory + bytes > seen.memory_max) {
 		out->reason = REASON_CGROUP_MEMORY;
 		out->asked = bytes;
 		out->limit = seen.memory_max;
-		out->number[0] = seen.memory_current;
+		out->number[0] = memory;
 		return true;
 	}
 	if (!d)
 		return false;
-	most = rdma_objects("rdma.max", d->record->name);
-	used = most == NONE ? NONE : rdma_objects("rdma.current", d->record->name);
-	if (most == NONE || used == NONE || used < most)
+	most = rdma_objects(seen.rdma_max, d->record->name);
+	used = rdma_objects(seen.rdma_current, d->record->name);
+	used = (used == NONE ? 0 : used) + g->used[BUDGET_QPS] + g->used[BUDGET_CQS] +
+	       g->used[BUDGET_SRQS] + g->used[BUDGET_MRS];
+	if (most == NONE || used < most)
 		return false;
 	out->reason = REASON_CGROUP_RDMA;
 	out->asked = used;
@@ -266,10 +268,9 @@ void explain_resources(struct guard *g, const struct device *d, enum guarded_cal
 {
 	if (error != ENOMEM && error != EAGAIN && error != EPERM && error != ENOSPC)
 		return;
-	look();
 	if (!seen.may_lock && explain_memlock(g, bytes, out))
 		return;
-	if (explain_cgroup(d, bytes, out))
+	if (explain_cgroup(g, d, bytes, out))
 		return;
 	if (error == EPERM)
 		return;

@@ -5,6 +5,8 @@
 
 #include "guard.h"
 
+/* Reads the limits of this process: once, when the guard begins. */
+void surroundings_begin(void);
 /*
  * Memory and counts, where `error` is of the kind that they give: sets reason and numbers of *out, or leaves it.
  * `bytes` are those to be pinned; `d` may be NULL.
