@@ -250,7 +250,7 @@ void failures_end(struct guard *g)
 	char line[LINE_BYTES];
 	struct text t;
 
-	if (pthread_mutex_trylock(&g->lock))
+	if (!guard_trylock(g))
 		return;
 	for (unsigned int i = 0; i < HELD_CALLS; i++) {
 		struct held *h = &g->held[i];

@@ -72,7 +72,8 @@ struct held {
 };
 
 struct guard {
-	_Atomic uint32_t ready; /* GUARD_*; 0 in fresh and in wiped memory */
+	_Atomic uint32_t ready;	      /* GUARD_*; 0 in fresh and in wiped memory */
+	_Atomic uint32_t lock_wanted; /* threads that hold or wait for it */
 	pthread_mutex_t lock;
 	struct policy *policy;
 	struct state_header *header;
@@ -201,6 +202,8 @@ static inline uint64_t qp_number_key(const struct context_hooks *h, uint32_t qp_
 struct guard *guard_enter(void);
 void guard_lock(struct guard *g);
 void guard_unlock(struct guard *g);
+/* Never waits for anybody, also in a signal handler that interrupted a holder; false: not locked. */
+bool guard_trylock(struct guard *g);
 /* True while this thread is inside a guarded creation: calls that the provider makes meanwhile are its own. */
 bool guard_nested(void);
 void guard_nest(int step); /* +1 before, -1 after the real call */

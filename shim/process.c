@@ -61,12 +61,25 @@ uint64_t now_ns(void)
 
 void guard_lock(struct guard *g)
 {
+	atomic_fetch_add(&g->lock_wanted, 1);
 	pthread_mutex_lock(&g->lock);
 }
 
 void guard_unlock(struct guard *g)
 {
 	pthread_mutex_unlock(&g->lock);
+	atomic_fetch_sub(&g->lock_wanted, 1);
+}
+
+/* pthread_mutex_trylock is a symbol newer than glibc 2.31. */
+bool guard_trylock(struct guard *g)
+{
+	uint32_t nobody = 0;
+
+	if (!atomic_compare_exchange_strong(&g->lock_wanted, &nobody, 1))
+		return false;
+	pthread_mutex_lock(&g->lock);
+	return true;
 }
 
 /* Only while the guard begins: what the policy's author should hear, kept until there is a log. */

@@ -51,6 +51,12 @@ static void fill(const struct refused_post *p, struct failure_reason *out)
 	}
 }
 
+/* Many programs post until the queue is full, and then poll. */
+static bool is_ordinary(const struct failure_reason *why)
+{
+	return why->reason == REASON_QUEUE_FULL || why->reason == REASON_INJECTED;
+}
+
 void note_refused_post(const struct refused_post *p)
 {
 	_Atomic(struct failure_record *) *row;
@@ -64,7 +70,7 @@ void note_refused_post(const struct refused_post *p)
 		return;
 	row = &g->refused_posts[p->call - CALL_POST_SEND][reason_of(p) - REASON_INJECTED];
 	f = atomic_load_explicit(row, memory_order_acquire);
-	if (!f && !pthread_mutex_trylock(&g->lock)) {
+	if (!f && guard_trylock(g)) {
 		fill(p, &why);
 		f = failure_of(g, &why, p->device, p->caller, p->qp_type, &p->requested);
 		atomic_store_explicit(row, f, memory_order_release);
@@ -72,7 +78,7 @@ void note_refused_post(const struct refused_post *p)
 				p->device < g->device_count ? g->devices[p->device].record->name
 							    : NULL,
 				line, sizeof(line));
-		log_line(g, p->why == REFUSED_INJECTED ? LOG_INFO : LOG_WARN, line);
+		log_line(g, is_ordinary(&why) ? LOG_INFO : LOG_WARN, line);
 		guard_unlock(g);
 	}
 	if (f) {

@@ -154,6 +154,8 @@ one_line "a CQ that is still in use: by whom" '^ibv_destroy_cq on mlx5_0 failed:
 # --- posts ---
 
 run_case -- connect signaled=10 unsignaled=10
+silent "a full queue is the way of many programs: nothing at level warn"
+run_case QPGUARD_LOG_LEVEL=info -- connect signaled=10 unsignaled=10
 one_line "a full queue: outstanding, depth, unsignaled" \
 	'^ibv_post_send on mlx5_0 refused, the queue is full: 16 outstanding \(6 of them unsignaled\), depth 16 \(ENOMEM\)$'
 expect "all that nobody looked at are counted" \
