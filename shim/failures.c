@@ -15,6 +15,7 @@
 #include "file.h"
 #include "guard.h"
 #include "log.h"
+#include "outstanding.h"
 #include "surroundings.h"
 #include "../policy/explain.h"
 #include "../policy/text.h"
@@ -177,7 +178,7 @@ static void hold(struct guard *g, struct failure_record *f, uint16_t device, uns
 		 const struct qp_caps *requested)
 {
 	struct held *h = &g->held[held_index(f->reason.call)];
-	void *thread = __builtin_thread_pointer();
+	void *thread = thread_pointer();
 	static bool watched;
 
 	if (h->attempts &&
@@ -228,7 +229,7 @@ void failures_settle(struct guard *g, enum guarded_call call, const struct devic
 	struct text t;
 
 	failures_overdue(g);
-	if (!h->attempts || h->thread != __builtin_thread_pointer() ||
+	if (!h->attempts || h->thread != thread_pointer() ||
 	    h->device != (d ? d->index : UINT16_MAX) || !is_no_more(&h->first, requested))
 		return;
 	t = text_begin(line, sizeof(line));
