@@ -24,6 +24,11 @@ const struct geometry *geometry_of(const char *driver)
 	return &geometry_estimate;
 }
 
+const struct geometry *geometry_at(unsigned int i)
+{
+	return i < sizeof(providers) / sizeof(providers[0]) ? providers[i] : NULL;
+}
+
 void geometry_qp_bytes(const struct geometry *g, const struct qp_request *req,
 		       const struct qp_caps *effective, const struct device_facts *dev,
 		       struct queue_bytes *out)

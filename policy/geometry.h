@@ -64,6 +64,9 @@ extern const struct geometry geometry_bnxt_re, geometry_cxgb4, geometry_efa, geo
 /* The row of `driver`, or the row of the estimate (64 bytes and 16 per SGE). Never NULL. */
 const struct geometry *geometry_of(const char *driver);
 
+/* Each row in turn, in the order of names, without that of the estimate; NULL after the last. */
+const struct geometry *geometry_at(unsigned int i);
+
 /* The functions of the row, falling back to the estimate. Saturate instead of wrapping. */
 void geometry_qp_bytes(const struct geometry *g, const struct qp_request *req,
 		       const struct qp_caps *effective, const struct device_facts *dev,

@@ -153,6 +153,9 @@ void policy_resolve(const struct policy *p, const struct policy_subject *s,
  * length that was needed. */
 size_t policy_print(const struct policy *p, char *out, size_t size);
 
+/* A size as the policy writes it: "4096", "64K", "2 GiB". False: it is none, or too big for 64 bits. */
+bool policy_size(const char *text, uint64_t *bytes);
+
 /* Name, section and meaning of each key, for messages, the man page and `qpguard policy`. */
 struct policy_key_info {
 	const char *section; /* "budget" */

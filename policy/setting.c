@@ -119,6 +119,11 @@ static enum reading read_with_unit(struct span s, const struct unit *units, uint
 	return r;
 }
 
+bool policy_size(const char *text, uint64_t *bytes)
+{
+	return read_with_unit(span_trim(span_of(text)), size_units, bytes) == READ_OK;
+}
+
 /* The next of "a|b|c". */
 static struct span next_word(const char **words)
 {

@@ -13,12 +13,12 @@ static int cmd_help(int argc, char **argv);
 static const struct subcommand subcommands[] = {
 	{ "report", cmd_report, "what the queues of guarded programs asked for, got and cost" },
 	{ "run", cmd_run, "run a program under guard" },
+	{ "plan", cmd_plan, "what queues of a given size would take, without a run" },
 	{ "policy", cmd_policy, "check the policy and tell what holds for whom" },
 	{ "clean", cmd_clean, "remove the state files of processes that ended" },
 	{ "help", cmd_help, "this text" },
 	{ "top", NULL, "" },
 	{ "advise", NULL, "" },
-	{ "plan", NULL, "" },
 	{ "whatif", NULL, "" },
 	{ "diff", NULL, "" },
 	{ "export", NULL, "" },

@@ -7,11 +7,26 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "show.h"
 
 #define INDENT 2
 #define GAP    2
+
+unsigned int terminal_width(FILE *out)
+{
+	const char *columns = getenv("COLUMNS");
+	unsigned long width = columns ? strtoul(columns, NULL, 10) : 0;
+	struct winsize size;
+
+	if (width == 0 && ioctl(fileno(out), TIOCGWINSZ, &size) == 0)
+		width = size.ws_col;
+	if (width == 0)
+		width = 80;
+	return width < 60 ? 60 : width > 400 ? 400 : (unsigned int)width;
+}
 
 const char *color_on(bool colors, enum color c)
 {

@@ -50,6 +50,9 @@ void table_cell(struct table *t, enum color c, const char *format, ...)
 void table_note(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void table_end(struct table *t); /* prints what is left and frees */
 
+/* The width of the terminal that `out` is, or COLUMNS, or 80; from 60 to 400. */
+unsigned int terminal_width(FILE *out);
+
 /* Text that is broken at spaces so that no line is longer than `width`; lines after the first are
  * indented by `indent`. `used` columns of the first line are taken. Ends with a newline. */
 void print_wrapped(FILE *out, unsigned int width, unsigned int used, unsigned int indent,

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "names.h"
@@ -21,19 +20,6 @@
 #define LISTED 24
 /* Log lines that are shown without --verbose. */
 #define EVENTS 6
-
-static unsigned int terminal_width(FILE *out)
-{
-	const char *columns = getenv("COLUMNS");
-	unsigned long width = columns ? strtoul(columns, NULL, 10) : 0;
-	struct winsize size;
-
-	if (width == 0 && ioctl(fileno(out), TIOCGWINSZ, &size) == 0)
-		width = size.ws_col;
-	if (width == 0)
-		width = 80;
-	return width < 60 ? 60 : width > 400 ? 400 : (unsigned int)width;
-}
 
 void text_output_begin(struct text_output *w, FILE *out, bool verbose)
 {

@@ -35,6 +35,7 @@ int cmd_report(int argc, char **argv);
 int cmd_clean(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_policy(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 
 /* One line on standard error: "qpguard report: ...". */
 void complain(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
