@@ -1,55 +1,68 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# What the guard costs: posting and polling (paths.c), making and destroying QPs (creation.c), memory; bare and
-# guarded in turns on the played mlx5 device. Instructions are counted exactly and stay the same; nanoseconds are
-# this machine's, now: the median of the pairs, with the quartiles of what was added, which say how far to
-# trust it. Prints a table; writes the same to bench.json in the build folder.
+# What the guard costs: posting and polling (paths.c counts, times.c times), making and destroying QPs
+# (creation.c), memory; bare and guarded in turns on the played mlx5 device. Instructions are counted exactly and stay
+# the same; nanoseconds are this machine's, now: the median of the pairs, with the quartiles of what was
+# added, which say how far to trust it. Prints a table; writes the same to bench.json in the build folder.
 #
-#   bench.sh [PAIRS [QPS]]     15 pairs, paths over 1000 QPs
+#   bench.sh [PAIRS]     31
 # shellcheck source=tests/bench/lib.sh
 . "$(dirname "$0")/lib.sh"
-pairs=${1:-15} qps=${2:-1000}
+pairs=${1:-31} qps=1000
 
 say() {
 	[ ! -t 2 ] || printf '\r%-60s' "$*" >&2
 }
 
-# --- paths: rows "name instructions_bare instructions_guarded", then "name ns_bare ns_guarded" of each pair ---
-paths=$build/tests/bench/paths
-for ((i = 1; i <= pairs; i++)); do
-	say "paths, pair $i of $pairs"
-	for how in bare guarded; do
-		rm -rf "$work/state"
-		"$how" "$paths" "$qps" 5 >"$work/paths.$how" || exit 1
-	done
-	paste "$work/paths.bare" "$work/paths.guarded" | cut -f 1,2,5,7,10 >>"$work/paths"
+# --- posting and polling: rows "name instructions_bare instructions_guarded", and for each pair "name picoseconds_bare
+# picoseconds_guarded" ---
+for how in bare guarded; do
+	say "instructions, $how"
+	rm -rf "$work/state"
+	"$how" "$build/tests/bench/paths" "$qps" 9 >"$work/paths.$how" || exit 1
 done
+paste "$work/paths.bare" "$work/paths.guarded" | cut -f 1,2,7 >"$work/steps"
+begin_both times
+for ((path = 0; ; path++)); do
+	both run "$path"
+	[ "$answer" != "0 end" ] || break
+	[ "$answer" != "0 mixed" ] || continue
+	for ((i = 1; i <= pairs; i++)); do
+		say "${answer#* }, pair $i of $pairs"
+		ask bare run "$path"
+		bare_ps=${answer%% *}
+		ask guarded run "$path"
+		printf '%s\t%s\t%s\n' "${answer#* }" "$bare_ps" "${answer%% *}" >>"$work/times"
+	done
+done
+end_both
 
 # --- creation: the same rows ---
-begin_both
+begin_both creation
 for live in 10 10000 100000; do
 	say "creation, $live QPs live"
 	both live "$live"
-	paste -d ' ' <(instructions bare) <(instructions guarded) >"$work/steps"
-	read -r bare_create bare_destroy guarded_create guarded_destroy <"$work/steps"
-	for ((i = 1; i <= 4 * pairs; i++)); do
+	read -r bare_create bare_destroy < <(instructions bare)
+	read -r guarded_create guarded_destroy < <(instructions guarded)
+	printf '%s, %s live\t%s\t%s\n' create_qp "$live" "$bare_create" "$guarded_create" \
+		destroy_qp "$live" "$bare_destroy" "$guarded_destroy" \
+		"create + destroy" "$live" $((bare_create + bare_destroy)) \
+		$((guarded_create + guarded_destroy)) >>"$work/steps"
+	for ((i = 1; i <= 2 * pairs; i++)); do
 		ask bare time 10
-		read -r bare_create_ns bare_destroy_ns bare_both_ns <<<"$answer"
+		read -r bare_create bare_destroy bare_both <<<"$answer"
 		ask guarded time 10
-		read -r create_ns destroy_ns both_ns <<<"$answer"
-		printf '%s\t%s\t%s\t%s\t%s\n' \
-			"create_qp, $live live" "$bare_create" "$bare_create_ns" "$guarded_create" "$create_ns" \
-			"destroy_qp, $live live" "$bare_destroy" "$bare_destroy_ns" "$guarded_destroy" "$destroy_ns" \
-			"create + destroy, $live live" $((bare_create + bare_destroy)) "$bare_both_ns" \
-			$((guarded_create + guarded_destroy)) "$both_ns" >>"$work/creation"
+		read -r guarded_create guarded_destroy guarded_both <<<"$answer"
+		printf '%s, %s live\t%s000\t%s000\n' create_qp "$live" "$bare_create" "$guarded_create" \
+			destroy_qp "$live" "$bare_destroy" "$guarded_destroy" \
+			"create + destroy" "$live" "$bare_both" "$guarded_both" >>"$work/times"
 	done
 done
 end_both
 
 # --- memory, in processes that did nothing else ---
-rm -rf "$work/state"
-begin_both
+begin_both creation
 kib() {
 	local -a part
 	ask guarded memory
@@ -78,20 +91,20 @@ awk -F '\t' -v OFS='\t' '
 		i = int(n * share) + 1
 		return v[i > n ? n : i] + 0
 	}
-	!($1 in seen) { name[++names] = $1; seen[$1] }
+	FILENAME ~ /steps$/ { name[++names] = $1; steps[$1] = $2; more_steps[$1] = $3 - $2; next }
 	{
-		bare_steps[$1] = bare_steps[$1] " " $2
-		more_steps[$1] = more_steps[$1] " " $4 - $2
-		bare_ns[$1] = bare_ns[$1] " " $3
-		more_ns[$1] = more_ns[$1] " " $5 - $3
+		bare[$1] = bare[$1] " " $2 / 1000
+		more[$1] = more[$1] " " ($3 - $2) / 1000
 	}
 	END {
 		for (i = 1; i <= names; i++) {
 			n = name[i]
-			print n, at(bare_steps[n], 0.5), at(more_steps[n], 0.5), at(bare_ns[n], 0.5),
-				at(more_ns[n], 0.25), at(more_ns[n], 0.5), at(more_ns[n], 0.75)
+			if (n in bare)
+				print n, steps[n], more_steps[n], at(bare[n], 0.5), at(more[n], 0.25), at(more[n], 0.5), at(more[n], 0.75)
+			else
+				print n, steps[n], more_steps[n], "null", "null", "null", "null"
 		}
-	}' "$work/paths" "$work/creation" >"$work/rows"
+	}' "$work/steps" "$work/times" >"$work/rows"
 
 processor=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 jq -Rn --arg processor "$processor" --argjson qps "$qps" --argjson pairs "$pairs" \
@@ -100,18 +113,19 @@ jq -Rn --arg processor "$processor" --argjson qps "$qps" --argjson pairs "$pairs
 	{ processor: $processor, pairs: $pairs, qps: $qps,
 	  calls: [inputs | split("\t") | { call: .[0],
 		instructions: { bare: (.[1] | tonumber), added: (.[2] | tonumber) },
-		nanoseconds: { bare: (.[3] | tonumber), added: (.[5] | tonumber),
-			added_quartiles: [(.[4], .[6]) | tonumber] } }],
+		nanoseconds: (if .[3] == "null" then null else { bare: (.[3] | tonumber),
+			added: (.[5] | tonumber), added_quartiles: [(.[4], .[6]) | tonumber] } end) }],
 	  memory: { bytes_per_qp_at_10000: $bytes, of_them_in_state_file: $in_file,
 		resident_bytes_with_one_qp: $one } }' "$work/rows" >"$build/bench.json" || exit 1
 
 printf '%s\n%s\n\n' "$processor" \
-	"$pairs pairs of processes, bare and guarded in turns; posting and polling over $qps QPs on 16 CQs"
+	"bare and guarded in turns, $pairs pairs; posting and polling over $qps QPs on 16 CQs in shuffled order"
 awk -F '\t' '
 	BEGIN {
 		printf "%-38s %16s   %s\n", "", "instructions", "nanoseconds"
 		printf "%-38s %8s %7s   %8s %7s  %s\n", "", "bare", "added", "bare", "added", "quartiles"
 	}
+	$4 == "null" { printf "%-38s %8d %7d\n", $1, $2, $3; next }
 	{ printf "%-38s %8d %7d   %8d %7d  %d to %d\n", $1, $2, $3, $4, $6, $5, $7 }' "$work/rows"
 jq -r '.memory | "\nmemory: \(.bytes_per_qp_at_10000) bytes for each QP, \(.of_them_in_state_file) of them in the state file, measured with 10,000;\n        \(.resident_bytes_with_one_qp / 1024 | floor) KiB resident more in a process with one QP"' "$build/bench.json"
 echo

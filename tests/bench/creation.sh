@@ -37,7 +37,7 @@ anonymous() {
 	echo "${answer%% *}"
 }
 
-begin_both
+begin_both creation
 both live 1
 within "KiB resident more in a process with one QP" $(($(resident guarded) - $(resident bare))) 0 1024
 both live 100

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: MIT
 #
-# For the scripts of this folder: a bare and a guarded process of creation.c that take turns.
+# For the scripts of this folder: a bare and a guarded process of creation.c or times.c that take turns.
 # Environment: see tests/apps/lib.sh.
 set -u
-export LC_ALL=C
+export LC_ALL=C QPG_DEVICE=mlx5_0 QPG_GID=0
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 build=${QPG_BUILD:-$here/build}
@@ -27,13 +27,14 @@ guarded() {
 	QPGUARD_DIR=$work/state LD_PRELOAD=$guard_library:$device "$@"
 }
 
-# begin_both: a bare and a guarded process of creation.c.
+# begin_both PROGRAM: a bare and a guarded process of it.
 begin_both() {
 	local how
+	rm -rf "$work/state"
 	for how in bare guarded; do
 		rm -f "$work/$how".{in,out}
 		mkfifo "$work/$how.in" "$work/$how.out"
-		"$how" "$build/tests/bench/creation" <"$work/$how.in" >"$work/$how.out" &
+		"$how" "$build/tests/bench/$1" <"$work/$how.in" >"$work/$how.out" &
 		pid[$how]=$!
 		exec {to[$how]}>"$work/$how.in" {from[$how]}<"$work/$how.out"
 	done
@@ -49,7 +50,7 @@ end_both() {
 	pid=()
 }
 
-# tell HOW LINE...; answer_of HOW: sets $answer to the numbers that the process answers with.
+# tell HOW LINE...; answer_of HOW: sets $answer to what the process answers with, without its first word.
 tell() {
 	echo "${*:2}" >&"${to[$1]}" || exit 1
 }

@@ -152,3 +152,22 @@ import json, sys
 processes = json.load(sys.stdin)["processes"]
 print(eval(sys.argv[1], {"p": processes, "sum": sum, "len": len, "sorted": sorted, "max": max}))' "$filter"
 }
+
+# build_sanitized FOLDER SANITIZERS: builds everything there once more; the log is FOLDER/make.log.
+build_sanitized() {
+	mkdir -p "$1" || return
+	(
+		cd "$1" || exit
+		[ -e Makefile ] || "$QPG_SRC/configure" --quiet --enable-sanitizers="$2" CFLAGS='-O1 -g' >configure.log 2>&1
+		make -j2 check-programs >make.log 2>&1
+	)
+}
+
+# races_of_ours REPORT...: what ThreadSanitizer says, as far as both accesses are in our own functions. The
+# provider, the loader and the played device are not built so, and the order that they establish is not seen.
+races_of_ours() {
+	awk '/^WARNING: ThreadSanitizer/ { text = ""; ours = 0 }
+		/^  (Previous )?([Aa]tomic )?([Rr]ead|[Ww]rite) of size/ { getline next_line; if (next_line ~ /\/(shim|policy)\//) ours++; text = text "\n" $0 "\n" next_line; next }
+		{ text = text "\n" $0 }
+		/^SUMMARY/ { if (ours == 2) print text }' "$@" 2>/dev/null
+}

@@ -68,11 +68,17 @@ collect() {
 	is "the run in the virtual machine came to its end" "$status" 0
 }
 
+# What plays the device for the programs that are started, if a library does.
+device_library=
+
 # Starts a program in the background, its output in FILE; its pid is $!.
 start_bare() {
 	local file=$1
 	shift
-	"$@" >"$file" 2>&1 </dev/null &
+	(
+		[ -z "$device_library" ] || export LD_PRELOAD=$device_library
+		exec "$@" >"$file" 2>&1 </dev/null
+	) &
 }
 
 # The same under guard, its state file in DIR.
@@ -80,7 +86,7 @@ start_guarded() {
 	local file=$1 dir=$2
 	shift 2
 	(
-		export LD_PRELOAD=$guard_library QPGUARD_DIR=$dir
+		export LD_PRELOAD=$guard_library${device_library:+:$device_library} QPGUARD_DIR=$dir
 		exec "$@" >"$file" 2>&1 </dev/null
 	) &
 }
