@@ -48,7 +48,8 @@ start() {
 mask() {
 	grep -vE '^(Correlation coefficient r\^2|Conflicting CPU frequency values)' "$1" |
 		sed -E '/ exit status /b
-			s/\b(0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*(\.[0-9]+)?(e[-+][0-9]+)?/N/g
+			s/\b0x[0-9a-fA-F]+/N/g
+			s/\b[0-9a-fA-F]*[0-9][0-9a-fA-F]*(\.[0-9]+)?(e[-+][0-9]+)?/N/g
 			s/-?\b(inf|nan)\b/N/g; s/[ \t]+/ /g; s/ $//'
 }
 
