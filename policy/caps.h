@@ -70,11 +70,13 @@ enum huge_queues { /* queues that the user wants in huge pages */
 		   HUGE_OTHER_QP = 1 << 4,
 		   HUGE_CQ = 1 << 5,
 		   HUGE_SRQ = 1 << 6,
+		   HUGE_WQ = 1 << 7,
 };
 struct provider_settings {
 	uint16_t cqe_bytes;   /* MLX5_CQE_SIZE; 0: not set */
 	uint16_t huge_queues; /* enum huge_queues */
 	bool qp_signature;    /* MLX5_QP_SIGNATURE: 16 bytes more of each receive request */
+	bool wq_signature;    /* MLX5_RWQ_SIGNATURE: the same of a WQ */
 };
 
 /* Limits that applications cannot read. */

@@ -51,6 +51,14 @@ void geometry_srq_bytes(const struct geometry *g, uint32_t max_wr, uint32_t max_
 		geometry_estimate.srq(max_wr, max_sge, dev, out);
 }
 
+/* Without a model of its own a WQ is taken for an SRQ of the estimate. */
+void geometry_wq_bytes(const struct geometry *g, uint32_t max_wr, uint32_t max_sge,
+		       const struct device_facts *dev, struct queue_bytes *out)
+{
+	if (!g->wq || !g->wq(max_wr, max_sge, dev, out))
+		geometry_estimate.srq(max_wr, max_sge, dev, out);
+}
+
 bool geometry_rings_bytes(const struct geometry *g, const struct qp_request *req,
 			  const struct queue_rings *rings, const struct device_facts *dev,
 			  struct queue_bytes *out)

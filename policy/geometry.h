@@ -39,6 +39,8 @@ struct geometry {
 		   struct queue_bytes *out);
 	bool (*srq)(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
 		    struct queue_bytes *out);
+	bool (*wq)(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
+		   struct queue_bytes *out);
 	/* Fate and effective values; NULL: not foretold. */
 	bool (*predict_qp)(const struct qp_request *req, const struct device_facts *dev,
 			   struct prediction *out);
@@ -75,6 +77,8 @@ void geometry_cq_bytes(const struct geometry *g, uint32_t requested_cqe, uint32_
 		       const struct device_facts *dev, struct queue_bytes *out);
 void geometry_srq_bytes(const struct geometry *g, uint32_t max_wr, uint32_t max_sge,
 			const struct device_facts *dev, struct queue_bytes *out);
+void geometry_wq_bytes(const struct geometry *g, uint32_t max_wr, uint32_t max_sge,
+		       const struct device_facts *dev, struct queue_bytes *out);
 
 /* The same by the provider's own figures, with basis BASIS_PROVIDER; false: *out is as it was. */
 bool geometry_rings_bytes(const struct geometry *g, const struct qp_request *req,

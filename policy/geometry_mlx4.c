@@ -13,6 +13,7 @@
 
 enum {
 	SEGMENT_BYTES = 16,
+	BLOCK_BYTES = 64,
 	DATAGRAM_BYTES = 48,
 	LEAST_SLOT_BYTES = 64,
 	READ_AHEAD_BYTES = 2048,
@@ -140,6 +141,25 @@ static bool mlx4_srq(uint32_t max_wr, uint32_t max_sge, const struct device_fact
 	return true;
 }
 
+/* verbs.c: mlx4_create_wq: a QP of which one block of a send queue is never used. */
+static bool mlx4_wq(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
+		    struct queue_bytes *out)
+{
+	uint64_t entries = power_of_two(max_wr);
+	uint64_t ring = saturating_add(
+		ring_bytes(entries, power_of_two(SEGMENT_BYTES * most(max_sge, 1))), BLOCK_BYTES);
+
+	(void)dev;
+	*out = (struct queue_bytes){
+		.rq = ring,
+		.bookkeeping =
+			round_to_pages(ring) - ring + QP_STRUCT_BYTES + WRID_BYTES * (entries + 1),
+		.basis = BASIS_MODEL,
+		.place = PLACE_PROCESS,
+	};
+	return true;
+}
+
 static bool mlx4_predict_qp(const struct qp_request *req, const struct device_facts *dev,
 			    struct prediction *out)
 {
@@ -192,6 +212,7 @@ const struct geometry geometry_mlx4 = {
 	.qp = mlx4_qp,
 	.cq = mlx4_cq,
 	.srq = mlx4_srq,
+	.wq = mlx4_wq,
 	.predict_qp = mlx4_predict_qp,
 	.predict_cq = mlx4_predict_cq,
 	.predict_srq = mlx4_predict_srq,

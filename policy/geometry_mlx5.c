@@ -32,6 +32,7 @@ enum {
 	QP_STRUCT_BYTES = 960,
 	CQ_STRUCT_BYTES = 592,
 	SRQ_STRUCT_BYTES = 360,
+	WQ_STRUCT_BYTES = 336,
 	/* First guesses of what the device tells the provider alone. */
 	USUAL_SEND_WQE_BYTES = 1024,
 	USUAL_RECV_WQE_BYTES = 512,
@@ -461,6 +462,27 @@ static bool mlx5_srq(uint32_t max_wr, uint32_t max_sge, const struct device_fact
 	return true;
 }
 
+/* --- work queues: verbs.c: mlx5_calc_rwq_size, mlx5_alloc_rwq_buf --- */
+
+static bool mlx5_wq(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
+		    struct queue_bytes *out)
+{
+	const struct provider_settings *s = &facts_or_none(dev)->settings;
+	uint64_t entries = power_of_two(max_wr);
+	uint64_t wqe = power_of_two(SEGMENT_BYTES * most(max_sge, 1) +
+				    (s->wq_signature ? SEGMENT_BYTES : 0));
+	uint64_t ring = most(ring_bytes(entries, wqe), BLOCK_BYTES);
+
+	*out = (struct queue_bytes){
+		.rq = ring,
+		.bookkeeping = WQ_STRUCT_BYTES + DOORBELL_BYTES + entries * WRID_BYTES +
+			       rounding(ring, s->huge_queues & HUGE_WQ),
+		.basis = BASIS_MODEL,
+		.place = PLACE_PROCESS,
+	};
+	return true;
+}
+
 static bool mlx5_predict_srq(uint32_t max_wr, uint32_t max_sge, const struct device_facts *dev,
 			     struct prediction *out)
 {
@@ -489,6 +511,7 @@ const struct geometry geometry_mlx5 = {
 	.qp = mlx5_qp,
 	.cq = mlx5_cq,
 	.srq = mlx5_srq,
+	.wq = mlx5_wq,
 	.predict_qp = mlx5_predict_qp,
 	.predict_cq = mlx5_predict_cq,
 	.predict_srq = mlx5_predict_srq,

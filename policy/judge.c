@@ -8,7 +8,7 @@
 #include "policy.h"
 #include "saturate.h"
 
-enum queue_kind { QUEUE_QP, QUEUE_CQ, QUEUE_SRQ, NO_QUEUE_BUT_MR };
+enum queue_kind { QUEUE_QP, QUEUE_CQ, QUEUE_SRQ, QUEUE_WQ, NO_QUEUE_BUT_MR };
 
 /* One request on its way through, with all it is measured against. */
 struct judgement {
@@ -53,6 +53,10 @@ static void predict_bytes(const struct judgement *j, struct queue_bytes *out)
 		geometry_srq_bytes(j->geometry, j->req.caps.max_recv_wr, j->req.caps.max_recv_sge,
 				   j->dev, out);
 		break;
+	case QUEUE_WQ:
+		geometry_wq_bytes(j->geometry, j->req.caps.max_recv_wr, j->req.caps.max_recv_sge,
+				  j->dev, out);
+		break;
 	case NO_QUEUE_BUT_MR:
 		*out = (struct queue_bytes){ 0 };
 		break;
@@ -79,6 +83,9 @@ static void measure(const struct judgement *j, struct demand *d)
 		break;
 	case QUEUE_SRQ:
 		d->of[BUDGET_SRQS] = 1;
+		d->of[BUDGET_RECV_WRS] = j->req.caps.max_recv_wr;
+		break;
+	case QUEUE_WQ:
 		d->of[BUDGET_RECV_WRS] = j->req.caps.max_recv_wr;
 		break;
 	case NO_QUEUE_BUT_MR:
@@ -331,6 +338,23 @@ enum policy_key policy_bound(const struct policy_values *v, enum fit_kind kind, 
 	if (kind == FIT_CQ)
 		caps->max_send_wr = j.cqe;
 	return verdict.clamped ? verdict.clamped_by : POLICY_KEYS;
+}
+
+void policy_judge_wq(const struct policy_values *v, const struct policy_usage *use,
+		     const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
+		     uint32_t max_sge, struct policy_verdict *out)
+{
+	struct judgement j = {
+		.values = v,
+		.use = use,
+		.geometry = g,
+		.dev = dev,
+		.kind = QUEUE_WQ,
+		.req.caps = { .max_recv_wr = max_wr, .max_recv_sge = max_sge },
+		.verdict = out,
+	};
+
+	judge(&j);
 }
 
 void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,

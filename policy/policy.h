@@ -190,7 +190,7 @@ struct policy_verdict {
 	bool clamped;		    /* submitted differs from requested */
 	enum policy_key
 		clamped_by;	  /* CLAMP_* key, or the limit under action clamp; the first one */
-	struct qp_caps submitted; /* for a QP; of an SRQ max_recv_wr and max_recv_sge */
+	struct qp_caps submitted; /* for a QP; of an SRQ or a WQ max_recv_wr and max_recv_sge */
 	uint32_t submitted_cqe;	  /* for a CQ */
 	struct queue_bytes bytes; /* predicted for what is submitted */
 };
@@ -220,6 +220,11 @@ void policy_judge_srq(const struct policy_values *v, const struct policy_usage *
  * SRQ has max_recv_*). Returns the first that lowered something, POLICY_KEYS if none did. */
 enum policy_key policy_bound(const struct policy_values *v, enum fit_kind kind, bool has_srq,
 			     struct qp_caps *caps);
+
+/* A WQ: an SRQ that no limit on SRQs counts. */
+void policy_judge_wq(const struct policy_values *v, const struct policy_usage *use,
+		     const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
+		     uint32_t max_sge, struct policy_verdict *out);
 
 /* A memory registration of `bytes`: budgets mrs and mr_bytes. It cannot be shrunk: action clamp
  * refuses. */

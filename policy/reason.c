@@ -13,15 +13,29 @@
 #include "reason.h"
 
 static const char *const calls[GUARDED_CALLS] = {
-	[CALL_OPEN_DEVICE] = "ibv_open_device", [CALL_CREATE_QP] = "ibv_create_qp",
-	[CALL_CREATE_CQ] = "ibv_create_cq",	[CALL_CREATE_SRQ] = "ibv_create_srq",
-	[CALL_MODIFY_QP] = "ibv_modify_qp",	[CALL_RESIZE_CQ] = "ibv_resize_cq",
-	[CALL_MODIFY_SRQ] = "ibv_modify_srq",	[CALL_DESTROY_QP] = "ibv_destroy_qp",
-	[CALL_DESTROY_CQ] = "ibv_destroy_cq",	[CALL_DESTROY_SRQ] = "ibv_destroy_srq",
-	[CALL_REG_MR] = "ibv_reg_mr",		[CALL_REREG_MR] = "ibv_rereg_mr",
-	[CALL_DEREG_MR] = "ibv_dereg_mr",	[CALL_ALLOC_DM] = "ibv_alloc_dm",
-	[CALL_FREE_DM] = "ibv_free_dm",		[CALL_POST_SEND] = "ibv_post_send",
-	[CALL_POST_RECV] = "ibv_post_recv",	[CALL_POST_SRQ_RECV] = "ibv_post_srq_recv",
+	[CALL_OPEN_DEVICE] = "ibv_open_device",
+	[CALL_CREATE_QP] = "ibv_create_qp",
+	[CALL_CREATE_CQ] = "ibv_create_cq",
+	[CALL_CREATE_SRQ] = "ibv_create_srq",
+	[CALL_MODIFY_QP] = "ibv_modify_qp",
+	[CALL_RESIZE_CQ] = "ibv_resize_cq",
+	[CALL_MODIFY_SRQ] = "ibv_modify_srq",
+	[CALL_DESTROY_QP] = "ibv_destroy_qp",
+	[CALL_DESTROY_CQ] = "ibv_destroy_cq",
+	[CALL_DESTROY_SRQ] = "ibv_destroy_srq",
+	[CALL_REG_MR] = "ibv_reg_mr",
+	[CALL_REREG_MR] = "ibv_rereg_mr",
+	[CALL_DEREG_MR] = "ibv_dereg_mr",
+	[CALL_ALLOC_DM] = "ibv_alloc_dm",
+	[CALL_FREE_DM] = "ibv_free_dm",
+	[CALL_POST_SEND] = "ibv_post_send",
+	[CALL_POST_RECV] = "ibv_post_recv",
+	[CALL_POST_SRQ_RECV] = "ibv_post_srq_recv",
+	[CALL_CREATE_WQ] = "ibv_create_wq",
+	[CALL_MODIFY_WQ] = "ibv_modify_wq",
+	[CALL_DESTROY_WQ] = "ibv_destroy_wq",
+	[CALL_CREATE_RWQ_IND_TABLE] = "ibv_create_rwq_ind_table",
+	[CALL_OPEN_QP] = "ibv_open_qp",
 };
 
 static const char *const codes[REASONS] = {

@@ -427,8 +427,10 @@ static void refused_side(struct point *p, const struct group_view *g, const char
 		       "%s queues of %s %s: %" PRIu64 " calls refused, %" PRIu64
 		       " requests not posted",
 		       queue, device_text(p->m, g->record.device, name, sizeof(name)),
-		       g->record.kind == KIND_SRQ ? "SRQs" : qp_type_name(g->record.type), calls,
-		       t->counts.not_posted);
+		       g->record.kind == KIND_SRQ  ? "SRQs"
+		       : g->record.kind == KIND_WQ ? "WQs"
+						   : qp_type_name(g->record.type),
+		       calls, t->counts.not_posted);
 	if (t->hidden)
 		p->number += t->hidden;
 }

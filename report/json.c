@@ -284,6 +284,9 @@ static const char *entry_name(unsigned int entry)
 		[ENTRY_ALLOC_NULL_MR] = "alloc_null_mr",
 		[ENTRY_IMPORT_MR] = "import_mr",
 		[ENTRY_ALLOC_DM] = "alloc_dm",
+		[ENTRY_CREATE_WQ] = "create_wq",
+		[ENTRY_CREATE_RWQ_IND_TABLE] = "create_rwq_ind_table",
+		[ENTRY_OPEN_QP] = "open_qp",
 	};
 
 	return entry < sizeof(names) / sizeof(names[0]) ? names[entry] : NULL;
@@ -329,6 +332,7 @@ static json_t *qp(const struct model *m, const struct qp_record *r)
 	set(o, "destroyed_at", when(LOADED(r->ended_at)));
 	set(o, "caller", caller(m, r->caller));
 	set(o, "created_by", text_or_null(entry_name(r->entry)));
+	set(o, "library_owned", json_boolean(r->flags & LIBRARY_OWNED));
 	set(o, "send_cq", id_or_null(r->send_cq));
 	set(o, "recv_cq", id_or_null(r->recv_cq));
 	set(o, "srq", id_or_null(r->srq));
@@ -381,6 +385,7 @@ static bool put_cq(void *arg, uint32_t index, const void *record)
 	set(o, "destroyed_at", when(LOADED(r->ended_at)));
 	set(o, "caller", caller(l->m, r->caller));
 	set(o, "created_by", text_or_null(entry_name(r->entry)));
+	set(o, "library_owned", json_boolean(r->flags & LIBRARY_OWNED));
 	set(o, "requested_cqe", number(r->requested_cqe));
 	set(o, "submitted_cqe", number(r->submitted_cqe));
 	set(o, "effective_cqe", number(LOADED(r->effective_cqe)));
@@ -417,12 +422,56 @@ static bool put_srq(void *arg, uint32_t index, const void *record)
 	set(o, "destroyed_at", when(LOADED(r->ended_at)));
 	set(o, "caller", caller(l->m, r->caller));
 	set(o, "created_by", text_or_null(entry_name(r->entry)));
+	set(o, "library_owned", json_boolean(r->flags & LIBRARY_OWNED));
 	set(o, "requested", srq_caps(r->requested_wr, r->requested_sge));
 	set(o, "submitted", srq_caps(r->submitted_wr, r->submitted_sge));
 	set(o, "effective", srq_caps(LOADED(r->effective_wr), r->effective_sge));
 	set(o, "bytes", ring_bytes(LOADED(r->ring_bytes), LOADED(r->bookkeeping_bytes), r->basis));
 	set(o, "posts_visible", json_boolean(!(r->flags & SRQ_HIDDEN)));
 	set(o, "recv", r->flags & SRQ_HIDDEN ? json_null() : side(&counts));
+	put_item(l->w, o);
+	return !ferror(l->w->out);
+}
+
+/* Completions do not tell which WQ they are of. */
+static json_t *wq_side(json_t *side)
+{
+	static const char *const unknown[] = { "completed", "discarded", "outstanding",
+					       "peak_outstanding" };
+
+	for (size_t i = 0; json_is_object(side) && i < sizeof(unknown) / sizeof(unknown[0]); i++)
+		set(side, unknown[i], json_null());
+	return side;
+}
+
+static bool put_wq(void *arg, uint32_t index, const void *record)
+{
+	const struct object_list *l = arg;
+	const struct wq_record *r = record;
+	struct side_counts counts;
+	json_t *o;
+
+	(void)index;
+	if (!l->w->verbose && !model_wq_is_live(l->m, r))
+		return true;
+	record_wq_counts(r, &counts);
+	o = json_object();
+	set(o, "id", number(r->id));
+	set(o, "device", device_name(l->m, r->device));
+	set(o, "wq_num", number(r->wq_num));
+	set(o, "wq_state", text_or_null(show_wq_state(LOADED(r->wq_state))));
+	set(o, "created_at", when(r->created_at));
+	set(o, "destroyed_at", when(LOADED(r->ended_at)));
+	set(o, "caller", caller(l->m, r->caller));
+	set(o, "created_by", text_or_null(entry_name(r->entry)));
+	set(o, "library_owned", json_boolean(r->flags & LIBRARY_OWNED));
+	set(o, "cq", id_or_null(r->cq));
+	set(o, "requested", srq_caps(r->requested_wr, r->requested_sge));
+	set(o, "submitted", srq_caps(r->submitted_wr, r->submitted_sge));
+	set(o, "effective", srq_caps(r->effective_wr, r->effective_sge));
+	set(o, "bytes", ring_bytes(r->ring_bytes, r->bookkeeping_bytes, r->basis));
+	set(o, "posts_visible", json_boolean(!(r->flags & WQ_HIDDEN)));
+	set(o, "recv", r->flags & WQ_HIDDEN ? json_null() : wq_side(side(&counts)));
 	put_item(l->w, o);
 	return !ferror(l->w->out);
 }
@@ -434,6 +483,7 @@ static void set_group_counts(json_t *o, const struct model *m, const struct grou
 	const struct group_record *r = &g->record;
 
 	set(o, "device", device_name(m, r->device));
+	set(o, "library_owned", json_boolean(r->qp_flags & LIBRARY_OWNED));
 	set(o, "live", number(LOADED(r->live)));
 	set(o, "created", number(LOADED(r->created)));
 	set(o, "destroyed", number(g->destroyed));
@@ -496,6 +546,14 @@ static json_t *srq_group(const struct model *m, const struct group_view *g)
 	return o;
 }
 
+static json_t *wq_group(const struct model *m, const struct group_view *g)
+{
+	json_t *o = srq_group(m, g);
+
+	wq_side(json_object_get(o, "recv"));
+	return o;
+}
+
 static void put_groups(struct json_output *w, const struct model *m, const char *key,
 		       enum state_kind kind,
 		       json_t *(*item)(const struct model *, const struct group_view *))
@@ -548,6 +606,9 @@ static json_t *totals(const struct model *m)
 	set(o, "create_failures", number(LOADED(t->create_failures)));
 	set(o, "budget_refusals", number(LOADED(t->budget_refusals)));
 	set(o, "clamped", number(LOADED(t->clamped)));
+	set(o, "live_wqs", number(LOADED(m->header->wqs.live)));
+	set(o, "created_wqs", number(LOADED(m->header->wqs.created)));
+	set(o, "destroyed_wqs", number(LOADED(m->header->wqs.destroyed)));
 	set(o, "unrecorded", number(LOADED(t->unrecorded)));
 	return o;
 }
@@ -712,6 +773,7 @@ static json_t *failure_request(const struct failure_record *f)
 	case CALL_POST_SRQ_RECV:
 	case CALL_CREATE_SRQ:
 	case CALL_MODIFY_SRQ:
+	case CALL_CREATE_WQ:
 		return srq_caps(f->requested.max_recv_wr, f->requested.max_recv_sge);
 	default:
 		return json_null();
@@ -829,6 +891,10 @@ static void put_lists(struct json_output *w, const struct model *m)
 	statefile_each(m->file, KIND_SRQ, put_srq, &list);
 	end_list(w);
 	put_groups(w, m, "srq_groups", KIND_SRQ, srq_group);
+	begin_list(w, "wqs");
+	statefile_each(m->file, KIND_WQ, put_wq, &list);
+	end_list(w);
+	put_groups(w, m, "wq_groups", KIND_WQ, wq_group);
 }
 
 static void put_records(struct json_output *w, const struct model *m)
@@ -871,7 +937,6 @@ void json_output_process(struct json_output *w, const struct model *m)
 	end_list(w);
 	put_groups(w, m, "groups", KIND_QP, qp_group);
 	put_lists(w, m);
-	put_field(w, "wqs", json_null());
 	put_field(w, "mrs", mrs(&m->header->mrs));
 	put_records(w, m);
 	put_reading(w, m);

@@ -177,6 +177,11 @@ bool model_srq_is_live(const struct model *m, const struct srq_record *r)
 	return LOADED(r->state) == RECORD_LIVE && !folded_already(m, r->group, r->id, KIND_SRQ);
 }
 
+bool model_wq_is_live(const struct model *m, const struct wq_record *r)
+{
+	return LOADED(r->state) == RECORD_LIVE && !folded_already(m, r->group, r->id, KIND_WQ);
+}
+
 static void add_side(struct side_total *t, const struct side_counts *c, bool hidden)
 {
 	if (hidden) {
@@ -264,6 +269,28 @@ static bool take_srq(void *arg, uint32_t index, const void *record)
 	return true;
 }
 
+static bool take_wq(void *arg, uint32_t index, const void *record)
+{
+	struct model *m = arg;
+	const struct wq_record *r = record;
+	struct group_view *g = group_at(m, r->group, KIND_WQ);
+	struct side_counts counts;
+
+	(void)index;
+	if (!model_wq_is_live(m, r))
+		return true;
+	m->live_wqs++;
+	m->live_bytes += r->ring_bytes + r->bookkeeping_bytes;
+	if (!g) {
+		m->strays++;
+		return true;
+	}
+	record_wq_counts(r, &counts);
+	g->seen++;
+	add_side(&g->recv, &counts, r->flags & WQ_HIDDEN);
+	return true;
+}
+
 /* Records that are kept as they are. */
 
 #define TAKE(function, member, limit)                                                \
@@ -310,6 +337,7 @@ static void read_objects(struct model *m)
 	statefile_each(f, KIND_QP, take_qp, m);
 	statefile_each(f, KIND_CQ, take_cq, m);
 	statefile_each(f, KIND_SRQ, take_srq, m);
+	statefile_each(f, KIND_WQ, take_wq, m);
 	torn = f->torn;
 	damaged = f->damaged;
 	if (f->state == PROCESS_RUNNING)

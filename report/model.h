@@ -39,12 +39,12 @@ struct model {
 	struct caller_record callers[STATE_MAX_CALLERS];
 	struct event_record events[STATE_MAX_EVENTS];
 	struct frame_record frames[STATE_MAX_FRAMES];
-	uint64_t live_qps, live_cqs, live_srqs; /* records read */
-	uint64_t live_bytes;			/* of those */
-	uint64_t hidden_qps;			/* living, posts of a side not visible */
-	uint64_t post_refusals, not_posted;	/* of all queues that ever were */
-	unsigned int strays;			/* records whose group is not there */
-	unsigned int torn, damaged;		/* records left out */
+	uint64_t live_qps, live_cqs, live_srqs, live_wqs; /* records read */
+	uint64_t live_bytes;				  /* of those */
+	uint64_t hidden_qps;				  /* living, posts of a side not visible */
+	uint64_t post_refusals, not_posted;		  /* of all queues that ever were */
+	unsigned int strays;				  /* records whose group is not there */
+	unsigned int torn, damaged;			  /* records left out */
 	bool settled; /* nothing was destroyed while it was read: all sums are of one moment */
 	char trouble[STATEFILE_WHY_BYTES];
 };
@@ -55,6 +55,7 @@ bool model_read(struct model *m, struct statefile *f, const char *path);
 /* A living record that the sums of its group do not hold already. */
 bool model_qp_is_live(const struct model *m, const struct qp_record *r);
 bool model_cq_is_live(const struct model *m, const struct cq_record *r);
+bool model_wq_is_live(const struct model *m, const struct wq_record *r);
 bool model_srq_is_live(const struct model *m, const struct srq_record *r);
 
 /* Name of a device, as the file has it; NULL: not known. */

@@ -170,3 +170,10 @@ const char *show_qp_state(unsigned int state)
 
 	return state < sizeof(names) / sizeof(names[0]) ? names[state] : NULL;
 }
+
+const char *show_wq_state(unsigned int state)
+{
+	static const char *const names[] = { "RESET", "RDY", "ERR" };
+
+	return state < sizeof(names) / sizeof(names[0]) ? names[state] : NULL;
+}

@@ -30,5 +30,7 @@ size_t show_width(const char *text);
 
 /* "RTS", ...; NULL for a value that is no enum ibv_qp_state. */
 const char *show_qp_state(unsigned int state);
+/* The same of enum ibv_wq_state: "RDY", ... */
+const char *show_wq_state(unsigned int state);
 
 #endif

@@ -33,16 +33,17 @@ static const size_t record_sizes[KINDS] = {
 	[KIND_CALLER] = sizeof(struct caller_record),
 	[KIND_EVENT] = sizeof(struct event_record),
 	[KIND_FRAME] = sizeof(struct frame_record),
+	[KIND_WQ] = sizeof(struct wq_record),
 };
 
 static const char *const kind_names[KINDS] = {
 	[KIND_QP] = "QP",	  [KIND_CQ] = "CQ",	      [KIND_SRQ] = "SRQ",
 	[KIND_GROUP] = "group",	  [KIND_FAILURE] = "failure", [KIND_DEVICE] = "device",
 	[KIND_MODULE] = "module", [KIND_CALLER] = "caller",   [KIND_EVENT] = "event",
-	[KIND_FRAME] = "frame",
+	[KIND_FRAME] = "frame",	  [KIND_WQ] = "WQ",
 };
 
-/* Most records of each kind; more are damage. The three kinds of objects are bounded by the file.
+/* Most records of each kind; more are damage. The four kinds of objects are bounded by the file.
  */
 static const uint32_t record_bounds[KINDS] = {
 	[KIND_QP] = UINT32_MAX,
@@ -55,6 +56,7 @@ static const uint32_t record_bounds[KINDS] = {
 	[KIND_CALLER] = STATE_MAX_CALLERS,
 	[KIND_EVENT] = STATE_MAX_EVENTS,
 	[KIND_FRAME] = STATE_MAX_FRAMES,
+	[KIND_WQ] = UINT32_MAX,
 };
 
 bool statefile_name(const char *name)

@@ -59,7 +59,8 @@ static void device_cell(struct table *t, const struct model *m, uint16_t device)
 	table_cell(t, PLAIN, "%s", d ? safe(name, 32, d->name) : "?");
 }
 
-static void caller_cell(struct table *t, const struct model *m, uint16_t caller)
+/* `flags` are those of a record or a group: LIBRARY_OWNED is all that matters here. */
+static void caller_cell(struct table *t, const struct model *m, uint16_t caller, unsigned int flags)
 {
 	char name[1024];
 	const char *text = caller_text(m, caller, ESCAPE_FOR_TERMINAL, name, sizeof(name));
@@ -69,7 +70,7 @@ static void caller_cell(struct table *t, const struct model *m, uint16_t caller)
 	if (len > most)
 		for (text += len - most; ((unsigned char)*text & 0xc0) == 0x80;)
 			text++;
-	table_cell(t, PLAIN, "%s", text ? text : "?");
+	table_cell(t, PLAIN, "%s%s", text ? text : "?", flags & LIBRARY_OWNED ? " for itself" : "");
 }
 
 /* A single device stands in the lines above and is the first column to go; else nearly the last. */
@@ -321,14 +322,17 @@ static void print_totals(const struct text_output *w, const struct model *m)
 {
 	const struct state_totals *t = &m->header->totals;
 	uint64_t qps = LOADED(t->live_qps), cqs = LOADED(t->live_cqs), srqs = LOADED(t->live_srqs);
-	char text[512], now[SHOW_BYTES], peak[SHOW_BYTES], b[4][SHOW_BYTES];
+	char text[512], now[SHOW_BYTES], peak[SHOW_BYTES], b[4][SHOW_BYTES], wqs[40] = "";
 
+	if (LOADED(m->header->wqs.created))
+		snprintf(wqs, sizeof(wqs), ", %" PRIu64 " WQ%s", LOADED(m->header->wqs.live),
+			 plural(LOADED(m->header->wqs.live)));
 	snprintf(text, sizeof(text),
 		 "%s QP%s (%s made, peak %s), %s CQ%s, %" PRIu64
-		 " SRQ%s; %s of queue memory (peak %s)",
+		 " SRQ%s%s; %s of queue memory (peak %s)",
 		 show_count(b[0], qps), plural(qps), show_count(b[1], LOADED(t->created_qps)),
 		 show_count(b[2], LOADED(t->peak_qps)), show_count(b[3], cqs), plural(cqs), srqs,
-		 plural(srqs), show_size(now, LOADED(t->bytes)),
+		 plural(srqs), wqs, show_size(now, LOADED(t->bytes)),
 		 show_size(peak, LOADED(t->peak_bytes)));
 	print_line(w, "totals", text);
 	snprintf(text, sizeof(text),
@@ -457,7 +461,7 @@ static void group_row(struct table *t, const struct model *m, const struct group
 	size_cell(t, LOADED(r->bytes));
 	size_cell(t, LOADED(r->peak_bytes));
 	refused_cell(t, refusals_of(&g->send.counts) + refusals_of(&g->recv.counts));
-	caller_cell(t, m, r->caller);
+	caller_cell(t, m, r->caller, r->qp_flags);
 	refusals_note(t, &g->send.counts, &g->recv.counts);
 }
 
@@ -555,7 +559,7 @@ static bool qp_row(void *arg, uint32_t index, const void *record)
 	counts_cell(l->t, &recv, r->flags & QP_RECVS_HIDDEN, absent);
 	size_cell(l->t, qp_record_bytes(r));
 	refused_cell(l->t, refusals_of(&send) + refusals_of(&recv));
-	caller_cell(l->t, l->m, r->caller);
+	caller_cell(l->t, l->m, r->caller, r->flags);
 	refusals_note(l->t, &send, &recv);
 	return !ferror(l->w->out);
 }
@@ -611,7 +615,7 @@ static bool cq_row(void *arg, uint32_t index, const void *record)
 	seen_cell(l->t, backlog > other ? backlog : other, hidden);
 	seen_cell(l->t, LOADED(r->poll_completions) + LOADED(r->other_completions), hidden);
 	size_cell(l->t, LOADED(r->ring_bytes) + LOADED(r->bookkeeping_bytes));
-	caller_cell(l->t, l->m, r->caller);
+	caller_cell(l->t, l->m, r->caller, r->flags);
 	return !ferror(l->w->out);
 }
 
@@ -635,7 +639,7 @@ static void ended_cqs_row(struct table *t, const struct model *m, const struct g
 	seen_cell(t, s->peak_backlog, hidden);
 	seen_cell(t, s->completions, hidden);
 	table_cell(t, PLAIN, "-");
-	caller_cell(t, m, r->caller);
+	caller_cell(t, m, r->caller, r->qp_flags);
 }
 
 static void print_left_out(const struct text_output *w, const struct listing *l)
@@ -706,7 +710,7 @@ static bool srq_row(void *arg, uint32_t index, const void *record)
 	seen_cell(l->t, c.posted, r->flags & SRQ_HIDDEN);
 	size_cell(l->t, LOADED(r->ring_bytes) + LOADED(r->bookkeeping_bytes));
 	refused_cell(l->t, refusals_of(&c));
-	caller_cell(l->t, l->m, r->caller);
+	caller_cell(l->t, l->m, r->caller, r->flags);
 	refusals_note(l->t, &none, &c);
 	return !ferror(l->w->out);
 }
@@ -736,7 +740,7 @@ static void ended_srqs_row(struct table *t, const struct model *m, const struct 
 	seen_cell(t, s->recv.posted, hidden);
 	table_cell(t, PLAIN, "-");
 	refused_cell(t, refused);
-	caller_cell(t, m, r->caller);
+	caller_cell(t, m, r->caller, r->qp_flags);
 }
 
 static void print_srqs(const struct text_output *w, const struct model *m)
@@ -761,6 +765,92 @@ static void print_srqs(const struct text_output *w, const struct model *m)
 		if (m->groups[i].used && m->groups[i].record.kind == KIND_SRQ &&
 		    m->groups[i].destroyed)
 			ended_srqs_row(l.t, m, &m->groups[i]);
+	table_end(l.t);
+	print_left_out(w, &l);
+}
+
+/* WQs. */
+
+static bool wq_row(void *arg, uint32_t index, const void *record)
+{
+	struct listing *l = arg;
+	const struct wq_record *r = record;
+	const char *state = show_wq_state(LOADED(r->wq_state));
+	struct side_counts c;
+	static const struct side_counts none;
+
+	(void)index;
+	if (!model_wq_is_live(l->m, r))
+		return true;
+	if (!l->w->verbose && l->listed >= LISTED) {
+		l->left_out++;
+		return true;
+	}
+	l->listed++;
+	record_wq_counts(r, &c);
+	table_row(l->t);
+	table_cell(l->t, PLAIN, "%" PRIu32, r->id);
+	table_cell(l->t, PLAIN, "%s", state ? state : "?");
+	device_cell(l->t, l->m, r->device);
+	table_cell(l->t, PLAIN, "%" PRIu32 "x%" PRIu32, r->requested_wr, r->requested_sge);
+	table_cell(l->t, PLAIN, "%" PRIu32 "x%" PRIu32, r->effective_wr, r->effective_sge);
+	seen_cell(l->t, c.posted, r->flags & WQ_HIDDEN);
+	size_cell(l->t, r->ring_bytes + r->bookkeeping_bytes);
+	refused_cell(l->t, refusals_of(&c));
+	caller_cell(l->t, l->m, r->caller, r->flags);
+	refusals_note(l->t, &none, &c);
+	return !ferror(l->w->out);
+}
+
+static void ended_wqs_row(struct table *t, const struct model *m, const struct group_view *g)
+{
+	const struct group_record *r = &g->record;
+	const struct group_sums *s = &r->sums[LOADED(r->folded) & 1];
+	uint64_t refused = 0;
+
+	for (unsigned int i = 0; i < REFUSALS; i++)
+		refused += s->recv.refused[i];
+	table_row(t);
+	table_cell(t, DIM, "%" PRIu64 " ended", s->destroyed);
+	table_cell(t, PLAIN, "-");
+	device_cell(t, m, r->device);
+	if (r->flags & GROUP_OTHER) {
+		table_cell(t, PLAIN, "various");
+		table_cell(t, PLAIN, "various");
+	} else {
+		table_cell(t, PLAIN, "%" PRIu32 "x%" PRIu32, r->requested.max_recv_wr,
+			   r->requested.max_recv_sge);
+		table_cell(t, PLAIN, "%" PRIu32 "x%" PRIu32, r->effective.max_recv_wr,
+			   r->effective.max_recv_sge);
+	}
+	seen_cell(t, s->recv.posted, s->hidden && s->hidden >= s->destroyed);
+	table_cell(t, PLAIN, "-");
+	refused_cell(t, refused);
+	caller_cell(t, m, r->caller, r->qp_flags);
+}
+
+static void print_wqs(const struct text_output *w, const struct model *m)
+{
+	struct listing l = { .m = m, .w = w };
+
+	if (!any_of(m, KIND_WQ) && m->live_wqs == 0)
+		return;
+	heading(w, "WQs", "WRs x SGEs; of receive side scaling");
+	l.t = table_new(w->out, w->width, w->color);
+	table_column(l.t, "ID", true, 0);
+	table_column(l.t, "STATE", false, 6);
+	table_column(l.t, "DEVICE", false, device_drop(m));
+	table_column(l.t, "REQUESTED", false, 0);
+	table_column(l.t, "EFFECTIVE", false, 0);
+	table_column(l.t, "POSTED", true, 0);
+	table_column(l.t, "BYTES", true, 0);
+	table_column(l.t, "REFUSED", true, 0);
+	table_column(l.t, "MADE BY", false, 5);
+	statefile_each(m->file, KIND_WQ, wq_row, &l);
+	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++)
+		if (m->groups[i].used && m->groups[i].record.kind == KIND_WQ &&
+		    m->groups[i].destroyed)
+			ended_wqs_row(l.t, m, &m->groups[i]);
 	table_end(l.t);
 	print_left_out(w, &l);
 }
@@ -1042,6 +1132,7 @@ void text_output_process(struct text_output *w, const struct model *m)
 	print_qps(w, m);
 	print_cqs(w, m);
 	print_srqs(w, m);
+	print_wqs(w, m);
 	print_failures(w, m);
 	print_budget(w, m);
 	print_stacks(w, m);

@@ -38,6 +38,7 @@ static uint16_t huge_queues(void)
 		  HUGE_RC | HUGE_UC | HUGE_UD | HUGE_RAW_PACKET | HUGE_OTHER_QP },
 		{ "MLX_CQ_ALLOC_TYPE", HUGE_CQ },
 		{ "MLX_SRQ_ALLOC_TYPE", HUGE_SRQ },
+		{ "MLX_RWQ_ALLOC_TYPE", HUGE_WQ },
 	};
 	uint16_t huge = 0;
 
@@ -62,6 +63,7 @@ void ask_settings(const char *driver, struct provider_settings *out)
 	if (strcmp(driver, "mlx5") != 0)
 		return;
 	out->qp_signature = getenv("MLX5_QP_SIGNATURE") != NULL;
+	out->wq_signature = getenv("MLX5_RWQ_SIGNATURE") != NULL;
 	out->cqe_bytes = cqe ? (uint16_t)atoi(cqe) : 0;
 	out->huge_queues = huge_queues();
 }

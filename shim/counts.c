@@ -3,6 +3,8 @@
  * The formulas of state.h. Every word of a record may change while it is read, so each is loaded
  * once, with no order, and nothing is ever subtracted below zero. Touches nothing but the record.
  */
+#include <string.h>
+
 #include "counts.h"
 
 #define LOAD(word) atomic_load_explicit(&(word), memory_order_relaxed)
@@ -143,4 +145,12 @@ void record_srq_counts(const struct srq_record *r, struct side_counts *out)
 	out->peak_outstanding = (uint32_t)most(LOAD(r->post_peak), LOAD(r->other_peak));
 	out->peak_sge = (uint32_t)most(LOAD(r->post_peak_sge), LOAD(r->other_peak_sge));
 	out->peak_inline = 0;
+}
+
+void record_wq_counts(const struct wq_record *r, struct side_counts *out)
+{
+	memset(out, 0, sizeof(*out));
+	out->posted = LOAD(r->posted);
+	refusals(&r->refused, out);
+	out->peak_sge = LOAD(r->peak_sge);
 }

@@ -17,6 +17,8 @@ struct side_counts {
 
 void record_send_counts(const struct qp_record *r, struct side_counts *out);
 void record_recv_counts(const struct qp_record *r, struct side_counts *out);
+/* Of a WQ posted, refused and the widest request alone mean anything. */
+void record_wq_counts(const struct wq_record *r, struct side_counts *out);
 void record_srq_counts(const struct srq_record *r, struct side_counts *out);
 
 /* Requests of the send side that are outstanding no more, and outstanding now. */

@@ -196,7 +196,8 @@ static void fill_record(struct creation *c, struct cq_record *r, uint32_t effect
 	r->id = ++c->guard->next_id[KIND_CQ];
 	r->entry = c->entry;
 	r->basis = (uint8_t)bytes->basis;
-	r->flags = c->extended && !c->tells_qp_num ? CQ_POLLS_HIDDEN : 0;
+	r->flags = (uint8_t)((c->extended && !c->tells_qp_num ? CQ_POLLS_HIDDEN : 0) |
+			     (made_by_library(c->guard, c->caller) ? LIBRARY_OWNED : 0));
 	r->device = c->device ? c->device->index : UINT16_MAX;
 	r->caller = c->caller;
 	r->requested_cqe = c->requested_cqe;
@@ -207,6 +208,7 @@ static void fill_record(struct creation *c, struct cq_record *r, uint32_t effect
 	r->bookkeeping_bytes = bytes->bookkeeping;
 	memset(&key, 0, sizeof(key));
 	key.kind = KIND_CQ;
+	key.qp_flags = r->flags & LIBRARY_OWNED;
 	key.basis = r->basis;
 	key.device = r->device;
 	key.caller = r->caller;

@@ -235,6 +235,32 @@ static void hook_memory_slots(struct context_slots *s, struct ibv_context *conte
 	}
 }
 
+static void hook_wq_slots(struct context_slots *s, struct ibv_context *context)
+{
+	struct verbs_context *v;
+
+	v = verbs_get_ctx_op(context, create_wq);
+	if (v) {
+		s->create_wq = v->create_wq;
+		v->create_wq = guarded_create_wq;
+	}
+	v = verbs_get_ctx_op(context, modify_wq);
+	if (v) {
+		s->modify_wq = v->modify_wq;
+		v->modify_wq = guarded_modify_wq;
+	}
+	v = verbs_get_ctx_op(context, destroy_wq);
+	if (v) {
+		s->destroy_wq = v->destroy_wq;
+		v->destroy_wq = guarded_destroy_wq;
+	}
+	v = verbs_get_ctx_op(context, create_rwq_ind_table);
+	if (v) {
+		s->create_rwq_ind_table = v->create_rwq_ind_table;
+		v->create_rwq_ind_table = guarded_create_rwq_ind_table;
+	}
+}
+
 /* Only slots that exist in this release of libibverbs and that its provider fills: verbs_get_ctx_op(). */
 static void hook_slots(struct context_hooks *h, struct ibv_context *context)
 {
@@ -260,6 +286,12 @@ static void hook_slots(struct context_hooks *h, struct ibv_context *context)
 		v->create_srq_ex = guarded_create_srq_ex;
 	}
 	hook_memory_slots(&h->slots, context);
+	hook_wq_slots(&h->slots, context);
+	v = verbs_get_ctx_op(context, open_qp);
+	if (v) {
+		h->slots.open_qp = v->open_qp;
+		v->open_qp = guarded_open_qp;
+	}
 }
 
 static void hook_ops(struct ibv_context *context)

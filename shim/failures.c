@@ -277,7 +277,7 @@ void failures_end(struct guard *g)
 static bool is_creation(unsigned int call)
 {
 	return call == CALL_CREATE_QP || call == CALL_CREATE_CQ || call == CALL_CREATE_SRQ ||
-	       call == CALL_OPEN_DEVICE;
+	       call == CALL_CREATE_WQ || call == CALL_OPEN_QP || call == CALL_OPEN_DEVICE;
 }
 
 /* A registration of nothing asks what is supported; a failure on purpose was told at the start. */

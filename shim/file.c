@@ -69,6 +69,7 @@ static const uint32_t record_bytes[KINDS] = {
 	[KIND_CALLER] = sizeof(struct caller_record),
 	[KIND_EVENT] = sizeof(struct event_record),
 	[KIND_FRAME] = sizeof(struct frame_record),
+	[KIND_WQ] = sizeof(struct wq_record),
 };
 
 /* Of the kinds that are bounded: no block claims room for more. */

@@ -27,8 +27,8 @@ static bool has_key(const struct group_record *r, const struct group_key *key)
 	       !memcmp(&r->effective, &key->effective, sizeof(key->effective));
 }
 
-/* Three groups "other" at the end of the table, one a kind, made when first needed. */
-#define PLAIN_GROUPS (STATE_MAX_GROUPS - 3)
+/* Four groups "other" at the end of the table, one a kind, made when first needed. */
+#define PLAIN_GROUPS (STATE_MAX_GROUPS - 4)
 
 static struct group_record *group_other(struct guard *g, uint8_t kind, uint32_t *index)
 {
@@ -195,6 +195,23 @@ void group_leave_srq(struct guard *g, const struct srq_record *r)
 	sums->destroyed++;
 	sums->hidden += (r->flags & SRQ_HIDDEN) != 0;
 	record_srq_counts(r, &c);
+	add_side(&sums->recv, &c);
+	sums_end(group, r->id, r->ring_bytes + r->bookkeeping_bytes);
+}
+
+void group_leave_wq(struct guard *g, const struct wq_record *r)
+{
+	struct group_record *group;
+	struct group_sums *sums;
+	struct side_counts c;
+
+	if (r->group == UINT16_MAX)
+		return;
+	group = file_record(g->file, KIND_GROUP, r->group);
+	sums = sums_begin(group);
+	sums->destroyed++;
+	sums->hidden += (r->flags & WQ_HIDDEN) != 0;
+	record_wq_counts(r, &c);
 	add_side(&sums->recv, &c);
 	sums_end(group, r->id, r->ring_bytes + r->bookkeeping_bytes);
 }

@@ -109,6 +109,7 @@ enum { GUARD_READY = 1, GUARD_FAILED = 2 };
 #pragma GCC visibility push(hidden) /* so that they are reached without the GOT */
 extern struct lookup qps_by_address, qps_by_number, cqs, srqs;
 extern struct lookup regions; /* mr.c */
+extern struct lookup wqs;     /* wq.c */
 #pragma GCC visibility pop
 
 /* The provider's functions of further slots of verbs_context; NULL: it has none. */
@@ -118,6 +119,14 @@ struct context_slots {
 				    unsigned int);
 	struct ibv_dm *(*alloc_dm)(struct ibv_context *, struct ibv_alloc_dm_attr *);
 	int (*free_dm)(struct ibv_dm *);
+	struct ibv_qp *(*open_qp)(struct ibv_context *, struct ibv_qp_open_attr *);
+	struct ibv_wq *(*create_wq)(struct ibv_context *, struct ibv_wq_init_attr *);
+	int (*modify_wq)(struct ibv_wq *, struct ibv_wq_attr *);
+	int (*destroy_wq)(struct ibv_wq *);
+	struct ibv_rwq_ind_table *(*create_rwq_ind_table)(struct ibv_context *,
+							  struct ibv_rwq_ind_table_init_attr *);
+	/* no slot, but the pointer in each WQ */
+	int (*post_wq_recv)(struct ibv_wq *, struct ibv_recv_wr *, struct ibv_recv_wr **);
 };
 
 /* One opened context. Entries are never freed, so that a late call always finds its way on. */
@@ -290,6 +299,7 @@ void group_resize(struct guard *g, uint16_t group, int64_t bytes);
 void group_leave_qp(struct guard *g, const struct qp_record *r);
 void group_leave_cq(struct guard *g, const struct cq_record *r);
 void group_leave_srq(struct guard *g, const struct srq_record *r);
+void group_leave_wq(struct guard *g, const struct wq_record *r);
 
 /* failures.c: counts a failure and logs its sentence, at once or when it is clear that it was no probe.
  * Under lock. `d`, `requested` may be NULL. */
@@ -336,6 +346,22 @@ uint32_t srq_would_bind(const struct hot_srq *s, const struct cq_record *cq);
 struct ibv_qp *guarded_create_qp_ex(struct ibv_context *, struct ibv_qp_init_attr_ex *);
 struct ibv_cq_ex *guarded_create_cq_ex(struct ibv_context *, struct ibv_cq_init_attr_ex *);
 struct ibv_srq *guarded_create_srq_ex(struct ibv_context *, struct ibv_srq_init_attr_ex *);
+struct ibv_qp *guarded_open_qp(struct ibv_context *, struct ibv_qp_open_attr *);
+/* wq.c: the same. */
+struct ibv_wq *guarded_create_wq(struct ibv_context *, struct ibv_wq_init_attr *);
+int guarded_modify_wq(struct ibv_wq *, struct ibv_wq_attr *);
+int guarded_destroy_wq(struct ibv_wq *);
+struct ibv_rwq_ind_table *guarded_create_rwq_ind_table(struct ibv_context *,
+						       struct ibv_rwq_ind_table_init_attr *);
+/* One creation, however it came in: `create` calls the provider, `more` is what it needs besides. */
+struct wq_call {
+	void *address; /* of the caller */
+	uint8_t entry; /* enum entry_point */
+	struct ibv_wq *(*create)(struct ibv_context *, struct ibv_wq_init_attr *, void *more);
+	void *more;
+};
+struct ibv_wq *wq_creation(struct guard *g, struct ibv_context *context,
+			   struct ibv_wq_init_attr *attr, const struct wq_call *call);
 /* mr.c: the same. */
 struct ibv_mr *guarded_alloc_null_mr(struct ibv_pd *);
 struct ibv_mr *guarded_reg_dm_mr(struct ibv_pd *, struct ibv_dm *, uint64_t, size_t, unsigned int);

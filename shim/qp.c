@@ -24,6 +24,7 @@ struct creation {
 	void *address; /* of the caller */
 	uint16_t caller;
 	uint8_t entry; /* enum entry_point */
+	uint8_t call;  /* enum guarded_call */
 	bool fitted;   /* [clamp] to_device lowered what is submitted */
 	struct qp_request request;
 	struct policy_verdict verdict;
@@ -38,6 +39,7 @@ struct creation {
 	union {
 		struct ibv_qp_init_attr *attr;
 		struct ibv_qp_init_attr_ex *attr_ex;
+		struct ibv_qp_open_attr *open_attr;
 	};
 };
 
@@ -203,7 +205,7 @@ static bool creation_begin(struct creation *c)
 	look_up(c, &values, &usage);
 	c->error = inject_failure(g, &values, INJECT_CREATE_QP);
 	if (c->error) {
-		note_injected(g, c->device, CALL_CREATE_QP, c->error, c->caller, c->request.type,
+		note_injected(g, c->device, c->call, c->error, c->caller, c->request.type,
 			      &c->request.caps);
 		guard_unlock(g);
 		return false;
@@ -211,7 +213,7 @@ static bool creation_begin(struct creation *c)
 	c->error = ENOMEM;
 	caps = first_caps(c, &values);
 	held = hold(c, &values, &usage, &caps);
-	note_verdict(g, c->device, CALL_CREATE_QP, c->caller, c->request.type, &c->request.caps,
+	note_verdict(g, c->device, c->call, c->caller, c->request.type, &c->request.caps,
 		     &c->verdict);
 	if (held && values.num[CQ_CHECK] != CQ_CHECK_OFF)
 		check_cqs(c, (enum cq_check)values.num[CQ_CHECK]);
@@ -272,6 +274,7 @@ static void creation_failed(struct creation *c, int error)
 
 	guard_lock(c->guard);
 	explain_creation(c->guard, c->device, &f, &why);
+	why.call = c->call;
 	note_failure(c->guard, c->device, &why, c->caller, c->request.type, &c->request.caps);
 	guard_unlock(c->guard);
 }
@@ -312,6 +315,7 @@ static void fill_record(struct creation *c, struct qp_record *r, const struct ib
 	recvs_hidden = qp->recv_cq && (!recv_cq || (recv_cq->record->flags & CQ_POLLS_HIDDEN));
 	r->flags = (uint8_t)((c->request.has_srq ? QP_HAS_SRQ : 0) |
 			     (c->request.sq_sig_all ? QP_SIG_ALL : 0) |
+			     (made_by_library(c->guard, c->caller) ? LIBRARY_OWNED : 0) |
 			     (sends_hidden ? QP_SENDS_HIDDEN : 0) |
 			     (recvs_hidden ? QP_RECVS_HIDDEN : 0));
 }
@@ -325,6 +329,23 @@ static unsigned int ring_order(uint32_t max_send_wr)
 	while (order < 31 && (UINT64_C(1) << order) < (uint64_t)max_send_wr + 1)
 		order++;
 	return order;
+}
+
+/* A share of another QP has no number of its own to be found by. */
+static bool put_in(struct hot_qp *h)
+{
+	if (!lookup_insert(&qps_by_address, h))
+		return false;
+	if (h->number)
+		lookup_insert(&qps_by_number, h);
+	return true;
+}
+
+static void take_out(struct hot_qp *h)
+{
+	lookup_remove(&qps_by_address, h);
+	if (h->number)
+		lookup_remove(&qps_by_number, h);
 }
 
 static struct hot_qp *make_hot(struct creation *c, struct qp_record *r, const struct ibv_qp *qp)
@@ -345,12 +366,11 @@ static struct hot_qp *make_hot(struct creation *c, struct qp_record *r, const st
 	}
 	if (r->flags & QP_HAS_SRQ)
 		h->srq = hot_srq_of(qp->srq);
-	__atomic_store_n(&h->number, qp_number_key(h->hooks, qp->qp_num), __ATOMIC_RELEASE);
+	if (c->entry != ENTRY_OPEN_QP)
+		__atomic_store_n(&h->number, qp_number_key(h->hooks, qp->qp_num), __ATOMIC_RELEASE);
 	__atomic_store_n(&h->qp, qp, __ATOMIC_RELEASE);
-	if (!lookup_insert(&qps_by_address, h))
-		return NULL; /* no memory at all: the record stays, its counts do not move */
-	lookup_insert(&qps_by_number, h);
-	return h;
+	return put_in(h) ? h
+			 : NULL; /* no memory at all: the record stays, its counts do not move */
 }
 
 static uint32_t least32(uint32_t a, uint32_t b)
@@ -453,7 +473,8 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 		key = (struct group_key){ .kind = KIND_QP,
 					  .type = r->type,
 					  .basis = r->basis,
-					  .qp_flags = r->flags & (QP_HAS_SRQ | QP_SIG_ALL),
+					  .qp_flags = r->flags &
+						      (QP_HAS_SRQ | QP_SIG_ALL | LIBRARY_OWNED),
 					  .device = r->device,
 					  .caller = r->caller,
 					  .requested = r->requested,
@@ -522,6 +543,7 @@ INTERPOSED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_at
 	struct creation c = { .guard = guard_enter(),
 			      .address = CALLER(),
 			      .entry = ENTRY_CREATE_QP,
+			      .call = CALL_CREATE_QP,
 			      .create = create_by_symbol,
 			      .pd = pd,
 			      .attr = attr,
@@ -579,6 +601,7 @@ struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 	struct creation c = { .guard = guard_enter(),
 			      .address = CALLER(),
 			      .entry = ENTRY_CREATE_QP_EX,
+			      .call = CALL_CREATE_QP,
 			      .context = context,
 			      .create = create_by_slot,
 			      .attr_ex = attr,
@@ -599,6 +622,42 @@ struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 		return NULL;
 	}
 	return creation_run(&c, &attr->cap, before);
+}
+
+static struct ibv_qp *open_by_slot(struct creation *c)
+{
+	return hooks_of(c->context)->slots.open_qp(c->context, c->open_attr);
+}
+
+/*
+ * Takes the place of verbs_context.open_qp: man ibv_open_qp. A share of an XRC QP that takes receives for several
+ * processes: a QP without queues. It is left out of the table by number, where the QP itself may stand.
+ */
+struct ibv_qp *guarded_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	const struct context_hooks *hooks = hooks_of(context);
+	struct creation c = { .guard = guard_enter(),
+			      .address = CALLER(),
+			      .entry = ENTRY_OPEN_QP,
+			      .call = CALL_OPEN_QP,
+			      .context = context,
+			      .create = open_by_slot,
+			      .open_attr = attr };
+	struct ibv_qp_cap no_queues = { 0 };
+	int before = errno;
+
+	if (!hooks || !hooks->slots.open_qp) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!c.guard || guard_nested())
+		return hooks->slots.open_qp(context, attr);
+	c.request.type = attr->comp_mask & IBV_QP_OPEN_ATTR_TYPE ? attr->qp_type : IBV_QPT_XRC_RECV;
+	if (!creation_begin(&c)) {
+		errno = c.error;
+		return NULL;
+	}
+	return creation_run(&c, &no_queues, before);
 }
 
 /* --- the rest of its life --- */
@@ -705,12 +764,6 @@ INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int at
 	return rc;
 }
 
-static void take_out(struct hot_qp *h)
-{
-	lookup_remove(&qps_by_address, h);
-	lookup_remove(&qps_by_number, h);
-}
-
 static void destroyed(struct guard *g, const struct ibv_qp *shadow, struct hot_qp *h)
 {
 	struct state_totals *t = &g->header->totals;
@@ -762,8 +815,7 @@ INTERPOSED int ibv_destroy_qp(struct ibv_qp *qp)
 	}
 	guard_lock(g);
 	if (rc) {
-		lookup_insert(&qps_by_address, h);
-		lookup_insert(&qps_by_number, h);
+		put_in(h);
 	} else {
 		wr_forget(w);
 		destroyed(g, &shadow, h);

@@ -21,6 +21,7 @@ static const size_t bytes_of[KINDS] = {
 	[KIND_QP] = sizeof(struct qp_record),
 	[KIND_CQ] = sizeof(struct cq_record),
 	[KIND_SRQ] = sizeof(struct srq_record),
+	[KIND_WQ] = sizeof(struct wq_record),
 };
 
 static void *oldest_of(struct ended *e)

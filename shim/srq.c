@@ -18,6 +18,7 @@ struct creation {
 	void *address;
 	uint16_t caller;
 	uint8_t entry;
+	bool hidden; /* completions do not tell of it */
 	uint32_t requested_wr, requested_sge;
 	bool fitted; /* [clamp] to_device lowered what is submitted */
 	struct policy_verdict verdict;
@@ -266,6 +267,8 @@ static void fill_record(struct creation *c, struct srq_record *r, const struct i
 	r->basis = (uint8_t)bytes->basis;
 	r->device = c->device ? c->device->index : UINT16_MAX;
 	r->caller = c->caller;
+	r->flags = (uint8_t)((c->hidden ? SRQ_HIDDEN : 0) |
+			     (made_by_library(c->guard, c->caller) ? LIBRARY_OWNED : 0));
 	r->requested_wr = c->requested_wr;
 	r->requested_sge = c->requested_sge;
 	r->submitted_wr = c->verdict.submitted.max_recv_wr;
@@ -277,6 +280,7 @@ static void fill_record(struct creation *c, struct srq_record *r, const struct i
 	r->bookkeeping_bytes = bytes->bookkeeping;
 	memset(&key, 0, sizeof(key));
 	key.kind = KIND_SRQ;
+	key.qp_flags = r->flags & LIBRARY_OWNED;
 	key.basis = r->basis;
 	key.device = r->device;
 	key.caller = r->caller;
@@ -410,6 +414,7 @@ struct ibv_srq *guarded_create_srq_ex(struct ibv_context *context,
 	}
 	if (!c.guard || guard_nested())
 		return hooks->create_srq_ex(context, attr);
+	c.hidden = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && attr->srq_type != IBV_SRQT_BASIC;
 	if (!creation_begin(&c, &attr->attr)) {
 		errno = ENOMEM;
 		return NULL;

@@ -47,6 +47,7 @@ enum state_kind {
 	KIND_CALLER,
 	KIND_EVENT,
 	KIND_FRAME,
+	KIND_WQ,
 	KINDS
 };
 
@@ -92,6 +93,9 @@ enum entry_point {
 	ENTRY_ALLOC_NULL_MR,
 	ENTRY_IMPORT_MR,
 	ENTRY_ALLOC_DM,
+	ENTRY_CREATE_WQ,
+	ENTRY_CREATE_RWQ_IND_TABLE,
+	ENTRY_OPEN_QP,
 	ENTRY_POINTS = 64 /* room */
 };
 
@@ -144,6 +148,10 @@ enum inherited_use {
 	INHERITED_USES = 8     /* room */
 };
 
+struct state_wqs {
+	_Atomic uint64_t live, peak, created, destroyed;
+};
+
 struct state_header {
 	char magic[8];
 	uint32_t version;
@@ -191,6 +199,7 @@ struct state_header {
 	uint32_t inherited_qps, inherited_cqs, inherited_srqs;
 	uint32_t zero1;
 	_Atomic uint64_t inherited_uses[INHERITED_USES];
+	struct state_wqs wqs;
 };
 static_assert(sizeof(struct state_header) <= STATE_HEADER_BYTES, "header");
 
@@ -214,8 +223,10 @@ enum {
 	QP_SIG_ALL = 2,	     /* every send request makes a completion */
 	QP_SENDS_HIDDEN = 4, /* posted or completed by a way that is not seen: send{} is null */
 	QP_RECVS_HIDDEN = 8,
-	QP_LIBRARY_OWNED = 16,
 };
+
+/* Flag of a record of any kind: a library of rdma-core made the object for itself. */
+enum { LIBRARY_OWNED = 16 };
 
 /* Refused calls of one side by reason, and all requests of those calls that were not accepted. */
 struct refusal_counts {
@@ -325,7 +336,7 @@ struct cq_record {
 	uint64_t zero1[3];
 };
 static_assert(sizeof(struct cq_record) == 192, "CQ record");
-enum { CQ_POLLS_HIDDEN = 1 };
+enum { CQ_POLLS_HIDDEN = 1 }; /* and LIBRARY_OWNED */
 
 /* One SRQ: the receive side of a QP, with the same rules. */
 struct srq_record {
@@ -355,7 +366,34 @@ struct srq_record {
 	uint64_t zero2[3];
 };
 static_assert(sizeof(struct srq_record) == 256, "SRQ record");
-enum { SRQ_HIDDEN = 1 };
+enum { SRQ_HIDDEN = 1 }; /* completions do not tell of it: XRC, tag matching; and LIBRARY_OWNED */
+
+/* One WQ. What is outstanding is not known, since no completion tells which WQ it is of. */
+struct wq_record {
+	_Atomic uint32_t seq;
+	_Atomic uint8_t state;
+	uint8_t entry;
+	uint8_t basis;
+	uint8_t flags; /* WQ_HIDDEN, LIBRARY_OWNED */
+	uint32_t id;
+	uint32_t wq_num;
+	uint16_t device, group, caller;
+	_Atomic uint8_t wq_state; /* enum ibv_wq_state, as far as seen */
+	uint8_t zero0;
+	uint32_t cq; /* id, or STATE_NONE when it was not seen */
+	uint32_t requested_wr, requested_sge, submitted_wr, submitted_sge;
+	uint32_t effective_wr, effective_sge;
+	uint64_t created_at;
+	_Atomic uint64_t ended_at;
+	uint64_t ring_bytes, bookkeeping_bytes;
+	uint64_t zero1[3];
+	_Alignas(64) _Atomic uint64_t posted;
+	_Atomic uint32_t peak_sge;
+	uint32_t zero2;
+	struct refusal_counts refused;
+};
+static_assert(sizeof(struct wq_record) == 192, "WQ record");
+enum { WQ_HIDDEN = 1 };
 
 /* Sums over the destroyed members of a group, one side. */
 struct side_sums {
@@ -386,16 +424,16 @@ struct group_sums {
 struct group_record {
 	_Atomic uint32_t seq;
 	_Atomic uint8_t state; /* RECORD_LIVE once in use */
-	uint8_t kind;	       /* KIND_QP, KIND_CQ or KIND_SRQ */
+	uint8_t kind;	       /* KIND_QP, KIND_CQ, KIND_SRQ or KIND_WQ */
 	uint8_t type;	       /* of QPs */
 	uint8_t flags;	       /* GROUP_OTHER */
 	uint16_t device, caller;
-	struct qp_caps requested, effective; /* QP; CQ: max_send_wr is cqe; SRQ: max_recv_* */
+	struct qp_caps requested, effective; /* QP; CQ: max_send_wr is cqe; SRQ, WQ: max_recv_* */
 	_Atomic uint64_t created;
 	_Atomic uint64_t live, peak_live;
 	_Atomic uint64_t bytes, peak_bytes;
 	_Atomic uint64_t folded;
-	uint8_t qp_flags; /* QP_HAS_SRQ, QP_SIG_ALL */
+	uint8_t qp_flags; /* QP_HAS_SRQ, QP_SIG_ALL; of any kind LIBRARY_OWNED */
 	uint8_t basis;
 	uint8_t zero0[6];
 	uint64_t zero1[10];

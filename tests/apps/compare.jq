@@ -21,6 +21,9 @@ def reported($p; $kind; $f):
 		[$p.cqs[] | living | select(.id == ($f.id | tonumber))][0] | flat
 	elif $kind == "total" then
 		total($p; $f.side)
+	elif $kind == "wq" then
+		[$p.wqs[] | living | select(.id == ($f.id | tonumber))][0]
+			| . + .effective + (.recv | flat)
 	elif $kind == "mrs" then
 		$p.mrs
 	elif $kind == "entry_points" then
@@ -40,7 +43,7 @@ def differences($p):
 	| "\($name | join(" ")): \(.key) is \(.value), the report says \($reported)";
 
 ($reports[0].processes | sort_by(.state_file)) as $at
-| foreach ($truth | split("\n")[] | select(test("^(queue|cq|total|totals|mrs|entry_points|step) "))) as $line (
+| foreach ($truth | split("\n")[] | select(test("^(queue|cq|wq|total|totals|mrs|entry_points|step) "))) as $line (
 	{ steps: 0 };
 	if .done then .steps += 1 else . end | .done = ($line | startswith("step ")) | .line = $line;
 	select(.done | not) | "\(.steps) \($at[.steps] as $p | .line | differences($p))")

@@ -862,20 +862,35 @@ static void print_all(void)
 	       (unsigned long long)qps_made, (unsigned long long)qps_dropped);
 }
 
-void step(const char *format, ...)
+__attribute__((format(printf, 1, 0))) static void tell_step(const char *format, va_list ap)
 {
 	char line[64];
-	va_list ap;
 
-	print_all();
 	printf("step ");
-	va_start(ap, format);
 	vprintf(format, ap);
-	va_end(ap);
 	printf("\n");
 	fflush(stdout);
 	if (!fgets(line, sizeof(line), stdin))
 		return;
+}
+
+void step(const char *format, ...)
+{
+	va_list ap;
+
+	print_all();
+	va_start(ap, format);
+	tell_step(format, ap);
+	va_end(ap);
+}
+
+void step_alone(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	tell_step(format, ap);
+	va_end(ap);
 }
 
 void result(const char *format, ...)

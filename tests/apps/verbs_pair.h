@@ -152,6 +152,8 @@ uint64_t outstanding(const struct account *a);
 
 /* Prints every living queue and "step TEXT", then waits for a line. */
 void step(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with no lines of queues before it, for programs that tell what they have themselves. */
+void step_alone(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void result(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Ends the program with status 1 and what went wrong, unless `good`. */
 void need(bool good, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -459,6 +459,18 @@ static int write_command(struct context *ctx, uint32_t command, struct args *a)
 		return modify_qp(ctx, a);
 	case IB_USER_VERBS_CMD_QUERY_QP:
 		return query_qp(ctx, a);
+	case IB_USER_VERBS_CMD_OPEN_QP:
+		return open_qp(ctx, a);
+	case EX | IB_USER_VERBS_EX_CMD_CREATE_WQ:
+		return create_wq(ctx, a);
+	case EX | IB_USER_VERBS_EX_CMD_MODIFY_WQ:
+		return modify_wq(ctx, a);
+	case EX | IB_USER_VERBS_EX_CMD_DESTROY_WQ:
+		return destroy_wq(ctx, a);
+	case EX | IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL:
+		return create_rwq_table(ctx, a);
+	case EX | IB_USER_VERBS_EX_CMD_DESTROY_RWQ_IND_TBL:
+		return destroy_rwq_table(ctx, a);
 	case IB_USER_VERBS_CMD_DESTROY_QP:
 		return destroy_qp(ctx, a);
 	default:

@@ -47,8 +47,8 @@
  * stderr: a test that misspells a limit must not pass.
  *
  * Limits of the model: one device, one InfiniBand port, GID 0. No resize of a
- * CQ, memory windows, asynchronous events, multicast, DEVX, RSS, DC, tag
- * matching. XRC QPs and SRQs are created but carry no data; a RAW_PACKET send
+ * CQ, memory windows, asynchronous events, multicast, DEVX, DC, tag
+ * matching. XRC QPs and SRQs, and work queues, are created but carry no data; a RAW_PACKET send
  * completes and goes nowhere. One PSN a message. A peer that lives but is stopped
  * is waited for, only a dead or unready one ends in RETRY_EXC_ERR. A CQ that
  * overflows goes silent. A region of a dmabuf cannot be reached. A forked child
@@ -109,7 +109,7 @@ static inline void list_del(struct node *n)
 
 /* ---- limits.c ---- */
 
-enum kind { PD, MR, CQ, QP, SRQ, UAR, XRCD, KINDS };
+enum kind { PD, MR, CQ, QP, SRQ, UAR, XRCD, WQ, RWQ_TABLE, KINDS };
 
 struct limits {
 	uint64_t max_send_wqebb, max_sq_desc_sz, max_rq_desc_sz, max_recv_wr;
@@ -198,6 +198,20 @@ struct srq {
 	uint16_t head, taken;
 };
 
+struct wq {
+	struct object o;
+	struct pd *pd;
+	struct cq *cq;
+	uint32_t state;
+};
+
+#define MOST_LOG_TABLE 7
+struct rwq_table {
+	struct object o;
+	unsigned count;
+	struct wq *wq[1 << MOST_LOG_TABLE];
+};
+
 enum inflight_state { ON_WIRE, DONE_HERE, FAILED_HERE };
 
 /* A send WQE between its start and its completion. */
@@ -211,6 +225,7 @@ struct qp {
 	struct pd *pd;
 	struct cq *send_cq, *recv_cq;
 	struct srq *srq;
+	struct rwq_table *table; /* receives through it, and has no queues */
 	struct uar *uar;
 	uint32_t type, number, user_index, generation;
 	bool sig_all, signature;
@@ -267,7 +282,7 @@ struct channel *channel_new(void);
 uint32_t channel_pending(const struct channel *ch);
 void channel_put(struct channel *ch);
 
-/* ---- commands.c, queues.c: one command of the uverbs device ---- */
+/* ---- commands.c, queues.c, wq.c: one command of the uverbs device ---- */
 
 /* The four buffers of a write-style command. */
 struct args {
@@ -290,6 +305,12 @@ int create_qp(struct context *ctx, struct args *a, bool extended);
 int modify_qp(struct context *ctx, struct args *a);
 int query_qp(struct context *ctx, struct args *a);
 int destroy_qp(struct context *ctx, struct args *a);
+int open_qp(struct context *ctx, struct args *a);
+int create_wq(struct context *ctx, struct args *a);
+int modify_wq(struct context *ctx, struct args *a);
+int destroy_wq(struct context *ctx, struct args *a);
+int create_rwq_table(struct context *ctx, struct args *a);
+int destroy_rwq_table(struct context *ctx, struct args *a);
 
 /* Reads the command's core input; false when it is too short. */
 #define ARGS_IN(a, var) args_in((a), &(var), sizeof(var))

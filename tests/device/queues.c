@@ -375,7 +375,7 @@ static void count_parts(struct qp *qp, int by)
 	struct object *parts[] = {
 		qp->pd ? &qp->pd->o : NULL,	      qp->send_cq ? &qp->send_cq->o : NULL,
 		qp->recv_cq ? &qp->recv_cq->o : NULL, qp->srq ? &qp->srq->o : NULL,
-		qp->uar ? &qp->uar->o : NULL,
+		qp->uar ? &qp->uar->o : NULL,	      qp->table ? &qp->table->o : NULL,
 	};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
@@ -449,6 +449,54 @@ static struct qp *qp_new(const struct ib_uverbs_ex_create_qp *q)
 	return qp;
 }
 
+/* Receives through a table of work queues; has neither ring nor record of its own. */
+static int create_rss_qp(struct context *ctx, struct args *a,
+			 const struct ib_uverbs_ex_create_qp *q)
+{
+	struct rwq_table *table = object_get(RWQ_TABLE, q->rwq_ind_tbl_handle);
+	struct qp *qp;
+	int err;
+
+	if (!table || q->qp_type != IB_UVERBS_QPT_RAW_PACKET)
+		return EINVAL;
+	qp = qp_new(q);
+	err = object_add(&qp->o, QP, ctx);
+	if (err) {
+		free(qp);
+		return err;
+	}
+	qp->table = table;
+	qp->number = (uint32_t)nic.id << HANDLE_BITS | qp->o.handle;
+	count_parts(qp, 1);
+	answer_qp(a, qp);
+	return 0;
+}
+
+/* A share of an XRC QP: an object of its own that bears its number. */
+int open_qp(struct context *ctx, struct args *a)
+{
+	struct ib_uverbs_ex_create_qp none = { .qp_type = IB_UVERBS_QPT_XRC_TGT };
+	struct ib_uverbs_open_qp req;
+	struct qp *qp, *shared;
+	int err;
+
+	if (!ARGS_IN(a, req))
+		return EINVAL;
+	shared = object_get(QP, req.qpn & HANDLE_MASK);
+	if (!shared || shared->number != req.qpn || shared->type != IB_UVERBS_QPT_XRC_TGT ||
+	    req.qp_type != IB_UVERBS_QPT_XRC_TGT)
+		return EINVAL;
+	qp = qp_new(&none);
+	err = object_add(&qp->o, QP, ctx);
+	if (err) {
+		free(qp);
+		return err;
+	}
+	qp->number = shared->number;
+	answer_qp(a, qp);
+	return 0;
+}
+
 int create_qp(struct context *ctx, struct args *a, bool extended)
 {
 	struct mlx5_ib_create_qp drv = { 0 };
@@ -460,8 +508,10 @@ int create_qp(struct context *ctx, struct args *a, bool extended)
 	if (!read_qp_request(a, extended, &q) || a->drv_in_len < 40)
 		return EINVAL;
 	memcpy(&drv, a->drv_in, a->drv_in_len < sizeof(drv) ? a->drv_in_len : sizeof(drv));
+	if (extended && q.comp_mask & IB_UVERBS_CREATE_QP_MASK_IND_TABLE)
+		return create_rss_qp(ctx, a, &q);
 	if (extended && q.comp_mask)
-		return EOPNOTSUPP; /* RSS */
+		return EOPNOTSUPP;
 	err = check_type(q.qp_type);
 	if (!err)
 		err = check_rings(&drv);
@@ -629,6 +679,14 @@ void object_destroy(struct object *o)
 			list_del(&cq->of_channel);
 			channel_put(cq->channel);
 		}
+		break;
+	case WQ:
+		((struct wq *)o)->pd->o.users--;
+		((struct wq *)o)->cq->o.users--;
+		break;
+	case RWQ_TABLE:
+		for (unsigned i = 0; i < ((struct rwq_table *)o)->count; i++)
+			((struct rwq_table *)o)->wq[i]->o.users--;
 		break;
 	case UAR:
 		list_del(&((struct uar *)o)->of_uars);

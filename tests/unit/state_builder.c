@@ -25,6 +25,7 @@ static const uint32_t sizes[KINDS] = {
 	[KIND_CALLER] = sizeof(struct caller_record),
 	[KIND_EVENT] = sizeof(struct event_record),
 	[KIND_FRAME] = sizeof(struct frame_record),
+	[KIND_WQ] = sizeof(struct wq_record),
 };
 
 static void grow(struct builder *b, size_t bytes)
