@@ -8,7 +8,7 @@
 #include "policy.h"
 #include "saturate.h"
 
-enum queue_kind { QUEUE_QP, QUEUE_CQ, QUEUE_SRQ, QUEUE_WQ, NO_QUEUE_BUT_MR };
+enum queue_kind { QUEUE_QP, QUEUE_CQ, QUEUE_SRQ, QUEUE_WQ, NO_QUEUE_BUT_MR, NO_QUEUE_BUT_MEMORY };
 
 /* One request on its way through, with all it is measured against. */
 struct judgement {
@@ -19,7 +19,7 @@ struct judgement {
 	enum queue_kind kind;
 	struct qp_request req; /* its caps are those to be submitted; of an SRQ max_recv_* */
 	uint32_t cqe;
-	uint64_t mr_bytes;
+	uint64_t mr_bytes; /* of what is no queue */
 	struct policy_verdict *verdict;
 };
 
@@ -57,6 +57,9 @@ static void predict_bytes(const struct judgement *j, struct queue_bytes *out)
 		geometry_wq_bytes(j->geometry, j->req.caps.max_recv_wr, j->req.caps.max_recv_sge,
 				  j->dev, out);
 		break;
+	case NO_QUEUE_BUT_MEMORY:
+		*out = (struct queue_bytes){ .rq = j->mr_bytes };
+		break;
 	case NO_QUEUE_BUT_MR:
 		*out = (struct queue_bytes){ 0 };
 		break;
@@ -87,6 +90,8 @@ static void measure(const struct judgement *j, struct demand *d)
 		break;
 	case QUEUE_WQ:
 		d->of[BUDGET_RECV_WRS] = j->req.caps.max_recv_wr;
+		break;
+	case NO_QUEUE_BUT_MEMORY:
 		break;
 	case NO_QUEUE_BUT_MR:
 		d->of[BUDGET_MRS] = 1;
@@ -367,6 +372,23 @@ void policy_judge_mr(const struct policy_values *v, const struct policy_usage *u
 		.geometry = geometry_of(""),
 		.dev = &none,
 		.kind = NO_QUEUE_BUT_MR,
+		.mr_bytes = bytes,
+		.verdict = out,
+	};
+
+	judge(&j);
+}
+
+void policy_judge_memory(const struct policy_values *v, const struct policy_usage *use,
+			 uint64_t bytes, struct policy_verdict *out)
+{
+	static const struct device_facts none;
+	struct judgement j = {
+		.values = v,
+		.use = use,
+		.geometry = geometry_of(""),
+		.dev = &none,
+		.kind = NO_QUEUE_BUT_MEMORY,
 		.mr_bytes = bytes,
 		.verdict = out,
 	};

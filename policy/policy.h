@@ -226,6 +226,10 @@ void policy_judge_wq(const struct policy_values *v, const struct policy_usage *u
 		     const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
 		     uint32_t max_sge, struct policy_verdict *out);
 
+/* Memory that a program registers for queues of its own making: process_bytes and device_bytes. Cannot be shrunk. */
+void policy_judge_memory(const struct policy_values *v, const struct policy_usage *use,
+			 uint64_t bytes, struct policy_verdict *out);
+
 /* A memory registration of `bytes`: budgets mrs and mr_bytes. It cannot be shrunk: action clamp
  * refuses. */
 void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,

@@ -36,6 +36,11 @@ static const char *const calls[GUARDED_CALLS] = {
 	[CALL_DESTROY_WQ] = "ibv_destroy_wq",
 	[CALL_CREATE_RWQ_IND_TABLE] = "ibv_create_rwq_ind_table",
 	[CALL_OPEN_QP] = "ibv_open_qp",
+	[CALL_DEVX_OBJ_CREATE] = "mlx5dv_devx_obj_create",
+	[CALL_DEVX_OBJ_DESTROY] = "mlx5dv_devx_obj_destroy",
+	[CALL_DEVX_UMEM_REG] = "mlx5dv_devx_umem_reg",
+	[CALL_DEVX_UMEM_DEREG] = "mlx5dv_devx_umem_dereg",
+	[CALL_DEVX_ALLOC_UAR] = "mlx5dv_devx_alloc_uar",
 };
 
 static const char *const codes[REASONS] = {

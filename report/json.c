@@ -287,6 +287,25 @@ static const char *entry_name(unsigned int entry)
 		[ENTRY_CREATE_WQ] = "create_wq",
 		[ENTRY_CREATE_RWQ_IND_TABLE] = "create_rwq_ind_table",
 		[ENTRY_OPEN_QP] = "open_qp",
+		[ENTRY_MLX5DV_CREATE_QP] = "mlx5dv_create_qp",
+		[ENTRY_MLX5DV_CREATE_CQ] = "mlx5dv_create_cq",
+		[ENTRY_MLX5DV_CREATE_WQ] = "mlx5dv_create_wq",
+		[ENTRY_MLX4DV_CREATE_QP] = "mlx4dv_create_qp",
+		[ENTRY_EFADV_CREATE_DRIVER_QP] = "efadv_create_driver_qp",
+		[ENTRY_EFADV_CREATE_QP_EX] = "efadv_create_qp_ex",
+		[ENTRY_EFADV_CREATE_CQ] = "efadv_create_cq",
+		[ENTRY_HNSDV_CREATE_QP] = "hnsdv_create_qp",
+		[ENTRY_IMPORT_DEVICE] = "import_device",
+		[ENTRY_IMPORT_PD] = "import_pd",
+		[ENTRY_DEVX_OBJ_CREATE] = "mlx5dv_devx_obj_create",
+		[ENTRY_DEVX_UMEM_REG] = "mlx5dv_devx_umem_reg",
+		[ENTRY_DEVX_UMEM_REG_EX] = "mlx5dv_devx_umem_reg_ex",
+		[ENTRY_DEVX_ALLOC_UAR] = "mlx5dv_devx_alloc_uar",
+		[ENTRY_RDMA_CREATE_QP] = "rdma_create_qp",
+		[ENTRY_RDMA_CREATE_QP_EX] = "rdma_create_qp_ex",
+		[ENTRY_RDMA_CREATE_SRQ] = "rdma_create_srq",
+		[ENTRY_RDMA_CREATE_SRQ_EX] = "rdma_create_srq_ex",
+		[ENTRY_RDMA_CREATE_EP] = "rdma_create_ep",
 	};
 
 	return entry < sizeof(names) / sizeof(names[0]) ? names[entry] : NULL;
@@ -567,6 +586,45 @@ static void put_groups(struct json_output *w, const struct model *m, const char 
 
 /* The process as a whole. */
 
+static void set_devx(json_t *o, const struct state_devx *s)
+{
+	json_t *objects = json_object(), *kind;
+
+	for (unsigned int i = 0; i < DEVX_KINDS && devx_kind_name(i); i++) {
+		if (!LOADED(s->created[i]))
+			continue;
+		kind = json_object();
+		set(kind, "live", number(LOADED(s->live[i])));
+		set(kind, "peak", number(LOADED(s->peak[i])));
+		set(kind, "created", number(LOADED(s->created[i])));
+		set(objects, devx_kind_name(i), kind);
+	}
+	set(o, "devx_objects", number(model_devx_objects(s)));
+	set(o, "devx_bytes", number(LOADED(s->umem_bytes)));
+	set(o, "devx_peak_bytes", number(LOADED(s->peak_umem_bytes)));
+	set(o, "devx", objects);
+}
+
+/* Kinds of which there were any; null of librdmacm that was not used. */
+static json_t *cm_events(const struct state_header *h)
+{
+	json_t *o = json_object(), *one;
+
+	for (unsigned int i = 0; i < STATE_CM_EVENTS; i++) {
+		const struct state_cm_event *e = &h->cm_events[i];
+
+		if (!LOADED(e->count))
+			continue;
+		one = json_object();
+		set(one, "count", number(LOADED(e->count)));
+		set(one, "with_status", number(LOADED(e->with_status)));
+		set(one, "last_status",
+		    LOADED(e->with_status) ? json_integer(LOADED(e->last_status)) : json_null());
+		set(o, cm_event_name(i), one);
+	}
+	return o;
+}
+
 static json_t *guard(const struct model *m)
 {
 	const struct state_header *h = m->header;
@@ -574,8 +632,7 @@ static json_t *guard(const struct model *m)
 
 	for (unsigned int i = 0; i < ENTRY_POINTS && entry_name(i); i++)
 		set(entries, entry_name(i), number(LOADED(h->entry_points[i])));
-	set(unguarded, "devx_objects", json_null());
-	set(unguarded, "devx_bytes", json_null());
+	set_devx(unguarded, &h->devx);
 	set(o, "version", text_or_null(h->guard_version));
 	set(o, "action", text(model_action(m)));
 	set(o, "policy_file", text_or_null(h->policy_file));
@@ -938,6 +995,7 @@ void json_output_process(struct json_output *w, const struct model *m)
 	put_groups(w, m, "groups", KIND_QP, qp_group);
 	put_lists(w, m);
 	put_field(w, "mrs", mrs(&m->header->mrs));
+	put_field(w, "cm_events", cm_events(m->header));
 	put_records(w, m);
 	put_reading(w, m);
 	fprintf(w->out, "%s}%s", line_break(w, "\n    "), w->lines ? "\n" : "");

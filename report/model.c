@@ -425,6 +425,38 @@ uint64_t mr_class_to(unsigned int n)
 	return n == STATE_MR_CLASSES - 1 ? UINT64_MAX : n ? (UINT64_C(1) << n) - 1 : 0;
 }
 
+/* DEVX and the connection manager. */
+
+uint64_t model_devx_objects(const struct state_devx *s)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < DEVX_OBJECTS; i++)
+		sum += LOADED(s->live[i]);
+	return sum;
+}
+
+const char *devx_kind_name(unsigned int kind)
+{
+	static const char *const names[] = { "other", "qp",  "cq",  "srq",  "rq", "sq",	  "rmp",
+					     "rqt",   "tir", "tis", "mkey", "eq", "umem", "uar" };
+
+	return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : NULL;
+}
+
+const char *cm_event_name(unsigned int event)
+{
+	static const char *const names[STATE_CM_EVENTS] = {
+		"addr_resolved",   "addr_error",       "route_resolved", "route_error",
+		"connect_request", "connect_response", "connect_error",	 "unreachable",
+		"rejected",	   "established",      "disconnected",	 "device_removal",
+		"multicast_join",  "multicast_error",  "addr_change",	 "timewait_exit",
+		"other",
+	};
+
+	return event < STATE_CM_EVENTS ? names[event] : "other";
+}
+
 /* Names. */
 
 const struct device_record *model_device(const struct model *m, uint16_t device)

@@ -85,6 +85,12 @@ unsigned int model_mr_classes(const struct state_mrs *r, unsigned int order[STAT
 uint64_t mr_class_from(unsigned int n);
 uint64_t mr_class_to(unsigned int n);
 
+/* Objects of DEVX that live, registered memory and doorbell pages not among them. */
+uint64_t model_devx_objects(const struct state_devx *s);
+/* "qp", ...; NULL: no such kind. And "rejected", ... of enum rdma_cm_event_type. */
+const char *devx_kind_name(unsigned int kind);
+const char *cm_event_name(unsigned int event);
+
 #define LOADED(word) atomic_load_explicit(&(word), memory_order_relaxed)
 
 #endif

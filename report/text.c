@@ -377,6 +377,56 @@ static void print_mrs(const struct text_output *w, const struct model *m)
 	print_line(w, "memory", text);
 }
 
+/* "3 DEVX objects (2 cq, 1 qp), 64 KiB registered for them (peak 64 KiB): ...". */
+static void print_devx(const struct text_output *w, const struct model *m)
+{
+	const struct state_devx *s = &m->header->devx;
+	uint64_t objects = model_devx_objects(s);
+	char text[700], b[3][SHOW_BYTES];
+	const char *before = " (";
+	size_t used;
+
+	if (!LOADED(m->header->entry_points[ENTRY_DEVX_OBJ_CREATE]) &&
+	    !LOADED(s->created[DEVX_UMEM]))
+		return;
+	used = (size_t)snprintf(text, sizeof(text), "%s DEVX object%s", show_count(b[0], objects),
+				plural(objects));
+	for (unsigned int i = 0; i < DEVX_OBJECTS; i++) {
+		if (!LOADED(s->live[i]))
+			continue;
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %s", before,
+					 show_count(b[0], LOADED(s->live[i])), devx_kind_name(i));
+		before = ", ";
+	}
+	snprintf(text + used, sizeof(text) - used,
+		 "%s, %s registered for them (peak %s): not guarded, their posts are not visible",
+		 before[0] == ',' ? ")" : "", show_size(b[1], LOADED(s->umem_bytes)),
+		 show_size(b[2], LOADED(s->peak_umem_bytes)));
+	print_line(w, "unguarded", text);
+}
+
+/* "2 connect_request, 1 rejected (status 28)". */
+static void print_cm_events(const struct text_output *w, const struct model *m)
+{
+	char text[1200] = "", b[SHOW_BYTES];
+	size_t used = 0;
+
+	for (unsigned int i = 0; i < STATE_CM_EVENTS && used + 80 < sizeof(text); i++) {
+		const struct state_cm_event *e = &m->header->cm_events[i];
+
+		if (!LOADED(e->count))
+			continue;
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %s",
+					 used ? ", " : "", show_count(b, LOADED(e->count)),
+					 cm_event_name(i));
+		if (LOADED(e->with_status))
+			used += (size_t)snprintf(text + used, sizeof(text) - used,
+						 " (status %" PRId64 ")", LOADED(e->last_status));
+	}
+	if (used)
+		print_line(w, "cm events", text);
+}
+
 /* What the numbers below do not hold. */
 static void print_reservations(const struct text_output *w, const struct model *m)
 {
@@ -1127,6 +1177,8 @@ void text_output_process(struct text_output *w, const struct model *m)
 	print_who(w, m);
 	print_totals(w, m);
 	print_mrs(w, m);
+	print_devx(w, m);
+	print_cm_events(w, m);
 	print_reservations(w, m);
 	print_groups(w, m);
 	print_qps(w, m);

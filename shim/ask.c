@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "direct.h"
 #include "guard.h"
 #include "log.h"
 #include "real.h"
@@ -73,6 +74,7 @@ static struct real real_init_obj = { "mlx5dv_init_obj", "MLX5_1.2", NULL };
 void ask_prepare(void)
 {
 	real_find_in(&real_init_obj, "libmlx5.so.1");
+	direct_prepare();
 }
 
 /* Opened, DCT and RSS QPs have none, and asking for them would crash. */
@@ -84,6 +86,7 @@ static bool has_rings(const struct qp_request *r)
 	case QP_TYPE_UD:
 	case QP_TYPE_RAW_PACKET:
 	case QP_TYPE_XRC_SEND:
+	case QP_TYPE_DRIVER: /* the initiator of DC */
 		return !r->is_rss;
 	default:
 		return false;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "builder.h"
+#include "direct.h"
 #include "file.h"
 #include "guard.h"
 #include "inject.h"
@@ -22,8 +23,9 @@ struct creation {
 	void *address;
 	uint16_t caller;
 	uint8_t entry;
-	bool extended;	   /* polled by ibv_start_poll */
-	bool tells_qp_num; /* without it completions cannot be told apart */
+	uint16_t cqe_bytes; /* 0: the provider's usual */
+	bool extended;	    /* polled by ibv_start_poll */
+	bool tells_qp_num;  /* without it completions cannot be told apart */
 	uint32_t requested_cqe;
 	int error;   /* what a refusal of ours fails with */
 	bool fitted; /* [clamp] to_device lowered what is submitted */
@@ -43,6 +45,16 @@ static void reserve_cq(struct creation *c, int sign)
 	reserve_bytes(c->guard, c->device, sign * (int64_t)queue_bytes_total(&c->verdict.bytes));
 }
 
+/* What the ring depends on; *own is filled where this CQ has entries of another size than usual. */
+static const struct device_facts *facts(const struct creation *c, struct device_facts *own)
+{
+	if (!c->device || !c->cqe_bytes)
+		return facts_of(c->device);
+	*own = *facts_of(c->device);
+	own->settings.cqe_bytes = c->cqe_bytes;
+	return own;
+}
+
 static void look_up(struct creation *c, struct policy_values *values, struct policy_usage *usage)
 {
 	struct policy_subject subject;
@@ -56,8 +68,8 @@ static void look_up(struct creation *c, struct policy_values *values, struct pol
 static bool hold(struct creation *c, const struct policy_values *values,
 		 const struct policy_usage *usage, uint32_t cqe)
 {
-	policy_judge_cq(values, usage, geometry_for(c->device), facts_of(c->device), cqe,
-			&c->verdict);
+	struct device_facts own;
+	policy_judge_cq(values, usage, geometry_for(c->device), facts(c, &own), cqe, &c->verdict);
 	if (c->verdict.refused)
 		return false;
 	reserve_cq(c, 1);
@@ -219,6 +231,7 @@ static void fill_record(struct creation *c, struct cq_record *r, uint32_t effect
 
 static void creation_done(struct creation *c, const struct ibv_cq *cq)
 {
+	struct device_facts own;
 	struct guard *g = c->guard;
 	struct state_totals *t = &g->header->totals;
 	uint32_t effective = (uint32_t)cq->cqe;
@@ -233,7 +246,7 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	failures_settle(g, CALL_CREATE_CQ, c->device,
 			&(struct qp_caps){ .max_send_wr = c->requested_cqe });
 	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
-			  facts_of(c->device), &bytes);
+			  facts(c, &own), &bytes);
 	count_created(&t->created_cqs, &t->live_cqs);
 	atomic_fetch_add_explicit(&g->header->entry_points[c->entry], 1, memory_order_relaxed);
 	r = record_begin(g, KIND_CQ);
@@ -255,6 +268,7 @@ struct arguments {
 	struct ibv_comp_channel *channel;
 	int comp_vector, cqe;
 	struct ibv_cq_init_attr_ex *attr;
+	const struct cq_call *direct; /* or NULL: by the slot */
 };
 
 /* The real call, again with less as long as [clamp] to_device has something to try. `before` is the application's
@@ -330,13 +344,19 @@ INTERPOSED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, vo
 	return creation_run(&c, &a, before);
 }
 
+static struct ibv_cq_ex *real_extended(const struct creation *c, const struct arguments *a)
+{
+	if (a->direct)
+		return a->direct->create(a->direct);
+	return hooks_of(c->context)->create_cq_ex(c->context, a->attr);
+}
+
 /*
  * The real call with IBV_WC_EX_WITH_QP_NUM added, since without it read_qp_num is a NULL pointer; a provider that
  * refuses is asked again as the application asked. The application's struct is as it was afterwards.
  */
 static struct ibv_cq *create_extended(struct creation *c, struct arguments *a)
 {
-	const struct context_hooks *hooks = hooks_of(c->context);
 	struct ibv_cq_init_attr_ex *attr = a->attr;
 	uint64_t wc_flags = attr->wc_flags;
 	struct ibv_cq_ex *cq;
@@ -345,15 +365,35 @@ static struct ibv_cq *create_extended(struct creation *c, struct arguments *a)
 		attr->cqe = c->verdict.submitted_cqe;
 	c->tells_qp_num = true;
 	attr->wc_flags |= IBV_WC_EX_WITH_QP_NUM;
-	cq = hooks->create_cq_ex(c->context, attr);
+	cq = real_extended(c, a);
 	attr->wc_flags = wc_flags;
 	if (!cq && !(wc_flags & IBV_WC_EX_WITH_QP_NUM)) {
 		c->tells_qp_num = false;
 		errno = 0;
-		cq = hooks->create_cq_ex(c->context, attr);
+		cq = real_extended(c, a);
 	}
 	attr->cqe = c->requested_cqe;
 	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
+}
+
+/* Direct verbs: direct.h. */
+struct ibv_cq_ex *cq_creation(struct guard *g, const struct cq_call *call)
+{
+	struct creation c = { .guard = g,
+			      .address = call->address,
+			      .context = call->context,
+			      .entry = call->entry,
+			      .cqe_bytes = call->cqe_bytes,
+			      .extended = true,
+			      .requested_cqe = call->attr->cqe };
+	struct arguments a = { .create = create_extended, .attr = call->attr, .direct = call };
+	int before = errno;
+
+	if (!creation_begin(&c)) {
+		errno = c.error;
+		return NULL;
+	}
+	return (struct ibv_cq_ex *)creation_run(&c, &a, before);
 }
 
 /* Takes the place of verbs_context.create_cq_ex: man ibv_create_cq_ex. */

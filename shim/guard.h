@@ -110,6 +110,7 @@ enum { GUARD_READY = 1, GUARD_FAILED = 2 };
 extern struct lookup qps_by_address, qps_by_number, cqs, srqs;
 extern struct lookup regions; /* mr.c */
 extern struct lookup wqs;     /* wq.c */
+extern struct lookup devxs;   /* devx.c */
 #pragma GCC visibility pop
 
 /* The provider's functions of further slots of verbs_context; NULL: it has none. */
@@ -264,6 +265,10 @@ void hot_give(struct guard *g, void *hot, unsigned int keys);
 
 /* owner.c: whether the caller is a library of rdma-core, which makes objects for itself. Under lock. */
 bool made_by_library(struct guard *g, uint16_t caller);
+
+/* rdmacm.c: where librdmacm makes an object because the application asked it to, the application's call and
+ * what it was. */
+void asked_by_librdmacm(void **address, uint8_t *entry);
 
 /* account.c: budgets. All under lock. */
 void subject_of(struct guard *g, const struct device *d, unsigned int qp_type, uint16_t caller,

@@ -332,7 +332,8 @@ static void inherit(struct guard *g, struct inheritance *out)
 static bool make_tables(void)
 {
 	return lookup_init(&qps_by_address) && lookup_init(&qps_by_number) && lookup_init(&cqs) &&
-	       lookup_init(&srqs) && lookup_init(&regions) && lookup_init(&wqs) && lookup_init_front(&cqs);
+	       lookup_init(&srqs) && lookup_init(&regions) && lookup_init(&wqs) &&
+	       lookup_init(&devxs) && lookup_init_front(&cqs);
 }
 
 /* Under g->lock, once per process. False without memory: the guard then stays out of the way. */
@@ -391,6 +392,7 @@ static void in_child(void)
 	lookup_wipe(&srqs);
 	lookup_wipe(&regions);
 	lookup_wipe(&wqs);
+	lookup_wipe(&devxs);
 }
 
 static void watch_forks(void)

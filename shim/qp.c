@@ -9,6 +9,7 @@
 #include "ask.h"
 #include "builder.h"
 #include "counts.h"
+#include "direct.h"
 #include "file.h"
 #include "guard.h"
 #include "inject.h"
@@ -23,9 +24,10 @@ struct creation {
 	struct device *device;
 	void *address; /* of the caller */
 	uint16_t caller;
-	uint8_t entry; /* enum entry_point */
-	uint8_t call;  /* enum guarded_call */
-	bool fitted;   /* [clamp] to_device lowered what is submitted */
+	uint8_t entry;	   /* enum entry_point */
+	uint8_t call;	   /* enum guarded_call */
+	bool sends_hidden; /* by functions that we do not see */
+	bool fitted;	   /* [clamp] to_device lowered what is submitted */
 	struct qp_request request;
 	struct policy_verdict verdict;
 	struct fit fit; /* geometry NULL: the request is not to be fitted */
@@ -40,6 +42,7 @@ struct creation {
 		struct ibv_qp_init_attr *attr;
 		struct ibv_qp_init_attr_ex *attr_ex;
 		struct ibv_qp_open_attr *open_attr;
+		const struct qp_call *direct;
 	};
 };
 
@@ -198,6 +201,7 @@ static bool creation_begin(struct creation *c)
 	struct qp_caps caps;
 	bool held;
 
+	asked_by_librdmacm(&c->address, &c->entry);
 	device_learn(g, c->context);
 	guard_lock(g);
 	c->device = device_of(g, c->context);
@@ -311,7 +315,8 @@ static void fill_record(struct creation *c, struct qp_record *r, const struct ib
 	r->rq_bytes = saturate32(bytes->rq);
 	r->bookkeeping_bytes = saturate32(bytes->bookkeeping);
 	/* a CQ that was made out of our sight is polled out of it too */
-	sends_hidden = qp->send_cq && (!send_cq || (send_cq->record->flags & CQ_POLLS_HIDDEN));
+	sends_hidden = c->sends_hidden ||
+		       (qp->send_cq && (!send_cq || (send_cq->record->flags & CQ_POLLS_HIDDEN)));
 	recvs_hidden = qp->recv_cq && (!recv_cq || (recv_cq->record->flags & CQ_POLLS_HIDDEN));
 	r->flags = (uint8_t)((c->request.has_srq ? QP_HAS_SRQ : 0) |
 			     (c->request.sq_sig_all ? QP_SIG_ALL : 0) |
@@ -622,6 +627,43 @@ struct ibv_qp *guarded_create_qp_ex(struct ibv_context *context, struct ibv_qp_i
 		return NULL;
 	}
 	return creation_run(&c, &attr->cap, before);
+}
+
+static struct ibv_qp *create_direct(struct creation *c)
+{
+	return c->direct->create(c->direct);
+}
+
+/* Direct verbs: direct.h. */
+struct ibv_qp *qp_creation(struct guard *g, const struct qp_call *call)
+{
+	struct ibv_qp_cap *cap = call->attr_ex ? &call->attr_ex->cap : &call->attr->cap;
+	struct creation c = { .guard = g,
+			      .address = call->address,
+			      .entry = call->entry,
+			      .call = CALL_CREATE_QP,
+			      .sends_hidden = call->sends_hidden,
+			      .context = call->context,
+			      .create = create_direct,
+			      .direct = call };
+	int before = errno;
+
+	c.send_cq = call->attr_ex ? call->attr_ex->send_cq : call->attr->send_cq;
+	c.recv_cq = call->attr_ex ? call->attr_ex->recv_cq : call->attr->recv_cq;
+	c.srq = call->attr_ex ? call->attr_ex->srq : call->attr->srq;
+	if (call->attr_ex)
+		c.request = request_of_ex(call->attr_ex);
+	else
+		c.request = (struct qp_request){ .caps = caps_of(cap),
+						 .type = call->attr->qp_type,
+						 .has_srq = call->attr->srq != NULL,
+						 .sq_sig_all = call->attr->sq_sig_all != 0 };
+	c.request.is_rss |= call->no_queues;
+	if (!creation_begin(&c)) {
+		errno = c.error;
+		return NULL;
+	}
+	return creation_run(&c, cap, before);
 }
 
 static struct ibv_qp *open_by_slot(struct creation *c)

@@ -181,6 +181,7 @@ static bool creation_begin(struct creation *c, const struct ibv_srq_attr *attr)
 
 	c->requested_wr = attr->max_wr;
 	c->requested_sge = attr->max_sge;
+	asked_by_librdmacm(&c->address, &c->entry);
 	device_learn(g, c->context);
 	guard_lock(g);
 	c->device = device_of(g, c->context);

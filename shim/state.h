@@ -96,6 +96,25 @@ enum entry_point {
 	ENTRY_CREATE_WQ,
 	ENTRY_CREATE_RWQ_IND_TABLE,
 	ENTRY_OPEN_QP,
+	ENTRY_MLX5DV_CREATE_QP,
+	ENTRY_MLX5DV_CREATE_CQ,
+	ENTRY_MLX5DV_CREATE_WQ,
+	ENTRY_MLX4DV_CREATE_QP,
+	ENTRY_EFADV_CREATE_DRIVER_QP,
+	ENTRY_EFADV_CREATE_QP_EX,
+	ENTRY_EFADV_CREATE_CQ,
+	ENTRY_HNSDV_CREATE_QP,
+	ENTRY_IMPORT_DEVICE,
+	ENTRY_IMPORT_PD,
+	ENTRY_DEVX_OBJ_CREATE,
+	ENTRY_DEVX_UMEM_REG,
+	ENTRY_DEVX_UMEM_REG_EX,
+	ENTRY_DEVX_ALLOC_UAR,
+	ENTRY_RDMA_CREATE_QP,
+	ENTRY_RDMA_CREATE_QP_EX,
+	ENTRY_RDMA_CREATE_SRQ,
+	ENTRY_RDMA_CREATE_SRQ_EX,
+	ENTRY_RDMA_CREATE_EP,
 	ENTRY_POINTS = 64 /* room */
 };
 
@@ -146,6 +165,38 @@ enum inherited_use {
 	INHERITED_MODIFIED,    /* QPs: calls of ibv_modify_qp that succeeded */
 	INHERITED_DESTROYED,   /* QPs: they are the parent's no more either */
 	INHERITED_USES = 8     /* room */
+};
+
+/* Objects of DEVX. What is posted to them is not seen. Values are part of the layout. */
+enum devx_kind {
+	DEVX_OTHER,
+	DEVX_QP, /* DC targets too */
+	DEVX_CQ,
+	DEVX_SRQ, /* of every sort */
+	DEVX_RQ,
+	DEVX_SQ,
+	DEVX_RMP,
+	DEVX_RQT,
+	DEVX_TIR,
+	DEVX_TIS,
+	DEVX_MKEY,
+	DEVX_EQ,
+	DEVX_OBJECTS, /* those above are made by mlx5dv_devx_obj_create */
+	DEVX_UMEM = DEVX_OBJECTS,
+	DEVX_UAR,
+	DEVX_KINDS = 16 /* room */
+};
+struct state_devx {
+	_Atomic uint64_t live[DEVX_KINDS], peak[DEVX_KINDS], created[DEVX_KINDS];
+	_Atomic uint64_t umem_bytes, peak_umem_bytes;
+};
+
+/* Events of the connection manager, by enum rdma_cm_event_type; the last is any that is new. */
+#define STATE_CM_EVENTS 17
+struct state_cm_event {
+	_Atomic uint64_t count;
+	_Atomic uint64_t with_status; /* those whose status was not 0 */
+	_Atomic int64_t last_status;
 };
 
 struct state_wqs {
@@ -200,6 +251,8 @@ struct state_header {
 	uint32_t zero1;
 	_Atomic uint64_t inherited_uses[INHERITED_USES];
 	struct state_wqs wqs;
+	struct state_devx devx;
+	struct state_cm_event cm_events[STATE_CM_EVENTS];
 };
 static_assert(sizeof(struct state_header) <= STATE_HEADER_BYTES, "header");
 

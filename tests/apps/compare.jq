@@ -26,6 +26,8 @@ def reported($p; $kind; $f):
 			| . + .effective + (.recv | flat)
 	elif $kind == "mrs" then
 		$p.mrs
+	elif $kind == "unguarded" then
+		$p.guard.unguarded
 	elif $kind == "entry_points" then
 		$p.guard.entry_points
 	else
@@ -43,7 +45,7 @@ def differences($p):
 	| "\($name | join(" ")): \(.key) is \(.value), the report says \($reported)";
 
 ($reports[0].processes | sort_by(.state_file)) as $at
-| foreach ($truth | split("\n")[] | select(test("^(queue|cq|wq|total|totals|mrs|entry_points|step) "))) as $line (
+| foreach ($truth | split("\n")[] | select(test("^(queue|cq|wq|total|totals|mrs|unguarded|entry_points|step) "))) as $line (
 	{ steps: 0 };
 	if .done then .steps += 1 else . end | .done = ($line | startswith("step ")) | .line = $line;
 	select(.done | not) | "\(.steps) \($at[.steps] as $p | .line | differences($p))")

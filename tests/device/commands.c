@@ -122,7 +122,7 @@ static int get_context(struct context *ctx, struct args *a)
 	int err;
 
 	/* The library asks again without DEVX, as it does on kernels that lack it. */
-	if (a->drv_in_len >= sizeof(*req) && req->flags & MLX5_IB_ALLOC_UCTX_DEVX)
+	if (!limits.devx && a->drv_in_len >= sizeof(*req) && req->flags & MLX5_IB_ALLOC_UCTX_DEVX)
 		return EOPNOTSUPP;
 	err = nic_start();
 	if (err)
@@ -504,6 +504,89 @@ static int reg_dmabuf_mr(struct context *ctx, struct ib_uverbs_ioctl_hdr *h)
 	return 0;
 }
 
+/* ---- DEVX: handles, and the pages of registered memory; the commands are not carried out ---- */
+
+static int devx_obj_create(struct context *ctx, struct ib_uverbs_ioctl_hdr *h)
+{
+	struct ib_uverbs_attr *handle = attr_of(h, MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE);
+	uint32_t in_len, out_len;
+	const void *in = attr_in(h, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN, &in_len);
+	uint8_t *out = attr_out(h, MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT, &out_len);
+	struct object *o;
+	uint32_t id;
+	int err;
+
+	/* opcode, and status, syndrome and number of the new object */
+	if (!limits.devx || !handle || !in || in_len < 16 || !out || out_len < 16)
+		return EINVAL;
+	o = fresh(sizeof(*o));
+	err = object_add(o, DEVX_OBJ, ctx);
+	if (err) {
+		free(o);
+		return err;
+	}
+	handle->data = o->handle;
+	id = htobe32(o->handle);
+	memset(out, 0, out_len);
+	memcpy(out + 8, &id, sizeof(id));
+	return 0;
+}
+
+static int devx_umem_reg(struct context *ctx, struct ib_uverbs_ioctl_hdr *h)
+{
+	struct ib_uverbs_attr *handle = attr_of(h, MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE);
+	struct ib_uverbs_attr *addr = attr_of(h, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
+	struct ib_uverbs_attr *len = attr_of(h, MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
+	struct object *o;
+	int err;
+
+	if (!limits.devx || !handle || !addr || !len || !len->data)
+		return EINVAL;
+	o = fresh(sizeof(*o));
+	err = object_add(o, DEVX_UMEM, ctx);
+	if (err) {
+		free(o);
+		return err;
+	}
+	err = pin(o, addr->data, len->data);
+	if (err) {
+		object_remove(o);
+		free(o);
+		return err;
+	}
+	handle->data = o->handle;
+	set_out(h, MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, o->handle);
+	return 0;
+}
+
+static int devx_destroy(struct ib_uverbs_ioctl_hdr *h, enum kind kind, unsigned id)
+{
+	struct ib_uverbs_attr *handle = attr_of(h, id);
+	struct object *o = handle ? object_get(kind, (uint32_t)handle->data) : NULL;
+
+	if (!o)
+		return EINVAL;
+	object_destroy(o);
+	return 0;
+}
+
+static int devx(struct context *ctx, struct ib_uverbs_ioctl_hdr *h)
+{
+	bool of_object = h->object_id == MLX5_IB_OBJECT_DEVX_OBJ;
+
+	if (of_object && h->method_id == MLX5_IB_METHOD_DEVX_OBJ_CREATE)
+		return devx_obj_create(ctx, h);
+	if (of_object && h->method_id == MLX5_IB_METHOD_DEVX_OBJ_DESTROY)
+		return devx_destroy(h, DEVX_OBJ, MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE);
+	if (h->object_id != MLX5_IB_OBJECT_DEVX_UMEM)
+		return EPROTONOSUPPORT;
+	if (h->method_id == MLX5_IB_METHOD_DEVX_UMEM_REG)
+		return devx_umem_reg(ctx, h);
+	if (h->method_id == MLX5_IB_METHOD_DEVX_UMEM_DEREG)
+		return devx_destroy(h, DEVX_UMEM, MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE);
+	return EPROTONOSUPPORT;
+}
+
 static int invoke_write(struct context *ctx, struct ib_uverbs_ioctl_hdr *h, uint32_t *command)
 {
 	struct ib_uverbs_attr *cmd = attr_of(h, UVERBS_ATTR_WRITE_CMD);
@@ -542,7 +625,7 @@ static int native(struct context *ctx, struct ib_uverbs_ioctl_hdr *h)
 		return alloc_uar(ctx, h);
 	if (h->object_id == MLX5_IB_OBJECT_UAR && h->method_id == MLX5_IB_METHOD_UAR_OBJ_DESTROY)
 		return free_uar(h);
-	return EPROTONOSUPPORT;
+	return devx(ctx, h);
 }
 
 static void trace(const struct ib_uverbs_ioctl_hdr *h, uint32_t command, int err)

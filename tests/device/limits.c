@@ -19,8 +19,8 @@ struct limits limits = {
 	.max_srq_recv_wr = 32768,
 	.max_cqe = (1 << 22) - 1,
 	.max = { 1 << 24, 1 << 24, 1 << 24, HANDLE_MASK, 1 << 23, MAX_UARS, 1 << 24, 1 << 24,
-		 1 << 24 },
-	.nth = { ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull },
+		 1 << 24, 1 << 24, 1 << 24 },
+	.nth = { ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull },
 	.nth_errno = 12,
 	.memlock = ~0ull,
 	.name = "mlx5_0",
@@ -52,6 +52,7 @@ static const struct {
 	{ "nth_uar", &limits.nth[UAR], ~0ull },
 	{ "nth_errno", &limits.nth_errno, 4095 },
 	{ "memlock", &limits.memlock, ~0ull },
+	{ "devx", &limits.devx, 1 },
 };
 
 static void refuse(const char *setting, const char *why)

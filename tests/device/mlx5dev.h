@@ -41,14 +41,16 @@
  *	MLX5DEV_memlock		bytes of QP, CQ, SRQ and doorbell pages and of
  *				registered memory that may be pinned at once, else
  *				ENOMEM; "rlimit" takes RLIMIT_MEMLOCK, root's too (no limit)
+ *	MLX5DEV_devx		1: DEVX objects and memory, of which handles are given out (0)
  *	MLX5DEV_name		name of the device (mlx5_0), where a real one has that name
  *	MLX5DEV_trace		a file to which each refused command is appended
  * A name or a number that is not understood ends the program with a line on
  * stderr: a test that misspells a limit must not pass.
  *
  * Limits of the model: one device, one InfiniBand port, GID 0. No resize of a
- * CQ, memory windows, asynchronous events, multicast, DEVX, DC, tag
- * matching. XRC QPs and SRQs, and work queues, are created but carry no data; a RAW_PACKET send
+ * CQ, memory windows, asynchronous events, multicast, tag
+ * matching. XRC QPs and SRQs, DC QPs, work queues and DEVX
+ * objects are created but carry no data; a RAW_PACKET send
  * completes and goes nowhere. One PSN a message. A peer that lives but is stopped
  * is waited for, only a dead or unready one ends in RETRY_EXC_ERR. A CQ that
  * overflows goes silent. A region of a dmabuf cannot be reached. A forked child
@@ -109,13 +111,13 @@ static inline void list_del(struct node *n)
 
 /* ---- limits.c ---- */
 
-enum kind { PD, MR, CQ, QP, SRQ, UAR, XRCD, WQ, RWQ_TABLE, KINDS };
+enum kind { PD, MR, CQ, QP, SRQ, UAR, XRCD, WQ, RWQ_TABLE, DEVX_OBJ, DEVX_UMEM, KINDS };
 
 struct limits {
 	uint64_t max_send_wqebb, max_sq_desc_sz, max_rq_desc_sz, max_recv_wr;
 	uint64_t max_srq_recv_wr, max_cqe, max_qp_wr, max_sge;
 	uint64_t max[KINDS], nth[KINDS], nth_errno;
-	uint64_t memlock;
+	uint64_t memlock, devx;
 	const char *name, *trace;
 };
 

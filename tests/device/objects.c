@@ -207,7 +207,8 @@ struct context *context_new(int fd)
 void context_free(struct context *ctx)
 {
 	/* Users before what they use, as the kernel cleans up a process. */
-	static const enum kind order[] = { QP, RWQ_TABLE, WQ, SRQ, CQ, MR, UAR, XRCD, PD };
+	static const enum kind order[] = { DEVX_OBJ, DEVX_UMEM, QP,  RWQ_TABLE, WQ, SRQ,
+					   CQ,	     MR,	UAR, XRCD,	PD };
 
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
 		struct node *n = ctx->objects.next, *next;

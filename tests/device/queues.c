@@ -338,6 +338,7 @@ static int check_type(uint32_t type)
 	case IB_UVERBS_QPT_RAW_PACKET:
 	case IB_UVERBS_QPT_XRC_INI:
 	case IB_UVERBS_QPT_XRC_TGT:
+	case IB_UVERBS_QPT_DRIVER: /* DC */
 		return 0;
 	default:
 		return EOPNOTSUPP;
@@ -364,6 +365,8 @@ static int find_parts(struct qp *qp, const struct ib_uverbs_ex_create_qp *q,
 		if (!qp->srq)
 			return EINVAL;
 	}
+	if (drv->flags & MLX5_QP_FLAG_TYPE_DCT)
+		return qp->srq ? 0 : EINVAL; /* sends nothing */
 	/* The library was told (tot_bfregs 0) to name the doorbell page itself. */
 	if (drv->flags & MLX5_QP_FLAG_UAR_PAGE_INDEX)
 		qp->uar = object_get(UAR, drv->bfreg_index);
@@ -389,7 +392,7 @@ static int take_rings(struct qp *qp, const struct mlx5_ib_create_qp *drv)
 	uint64_t sq = drv->sq_wqe_count * 64ull;
 	int err;
 
-	if (qp->type == IB_UVERBS_QPT_XRC_TGT)
+	if (qp->type == IB_UVERBS_QPT_XRC_TGT || drv->flags & MLX5_QP_FLAG_TYPE_DCT)
 		return 0; /* has neither ring nor record */
 	qp->rq = (uint8_t *)(uintptr_t)drv->buf_addr;
 	/* Two rings: raw packets, and UD over another QP's number. */
