@@ -23,6 +23,9 @@
 #define HOLD_NS	   UINT64_C(1000000000)
 #define LINE_BYTES 352
 
+/* The line in the making, not on the stack, of which a hook has little. Under guard->lock. */
+static char line[LINE_BYTES];
+
 static bool same_failure(const struct failure_record *f, const struct failure_reason *r,
 			 uint16_t device, uint16_t caller, const struct qp_caps *requested)
 {
@@ -96,7 +99,7 @@ static const char *device_name(const struct guard *g, uint16_t device)
 	return device < g->device_count ? g->devices[device].record->name : NULL;
 }
 
-static void begin_line(struct text *t, char *line, const struct guard *g, const struct held *h)
+static void begin_line(struct text *t, const struct guard *g, const struct held *h)
 {
 	size_t len = reason_sentence(&h->why, device_name(g, h->device), line, LINE_BYTES);
 
@@ -105,10 +108,9 @@ static void begin_line(struct text *t, char *line, const struct guard *g, const 
 
 static void tell(struct guard *g, struct held *h)
 {
-	char line[LINE_BYTES];
 	struct text t;
 
-	begin_line(&t, line, g, h);
+	begin_line(&t, g, h);
 	if (h->attempts > 1) {
 		text_put(&t, ", the last of ");
 		text_number(&t, h->attempts);
@@ -225,7 +227,6 @@ void failures_settle(struct guard *g, enum guarded_call call, const struct devic
 		     const struct qp_caps *requested)
 {
 	struct held *h = &g->held[held_index(call)];
-	char line[LINE_BYTES];
 	struct text t;
 
 	failures_overdue(g);
@@ -248,7 +249,6 @@ void failures_settle(struct guard *g, enum guarded_call call, const struct devic
 /* Exit handlers may run in a signal handler that interrupted us: then nothing is told. */
 void failures_end(struct guard *g)
 {
-	char line[LINE_BYTES];
 	struct text t;
 
 	if (!guard_trylock(g))
@@ -264,7 +264,7 @@ void failures_end(struct guard *g)
 			tell(g, h);
 			continue;
 		}
-		begin_line(&t, line, g, h);
+		begin_line(&t, g, h);
 		text_put(&t, "; the program closed the device and went on without it");
 		h->attempts = 0;
 		log_line(g, LOG_INFO, line);
@@ -300,7 +300,6 @@ void note_failure(struct guard *g, const struct device *d, const struct failure_
 	static const struct qp_caps nothing;
 	uint16_t device = d ? d->index : UINT16_MAX;
 	struct failure_record *f;
-	char line[LINE_BYTES];
 	bool quiet;
 
 	if (!requested)

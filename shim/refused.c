@@ -51,10 +51,11 @@ static void fill(const struct refused_post *p, struct failure_reason *out)
 	}
 }
 
-/* Many programs post until the queue is full, and then poll. */
+/* Many programs post until the queue is full, and then poll; several threads at once meet it a little early. */
 static bool is_ordinary(const struct failure_reason *why)
 {
-	return why->reason == REASON_QUEUE_FULL || why->reason == REASON_INJECTED;
+	return why->reason == REASON_QUEUE_FULL || why->reason == REASON_QUEUE_FULL_EARLY ||
+	       why->reason == REASON_INJECTED;
 }
 
 void note_refused_post(const struct refused_post *p)
@@ -64,7 +65,7 @@ void note_refused_post(const struct refused_post *p)
 	struct failure_record *f;
 	struct failure_reason why;
 	int saved = errno;
-	char line[352];
+	static char line[352]; /* under guard->lock */
 
 	if (!g)
 		return;
