@@ -93,7 +93,7 @@ static uint32_t first_cqe(struct creation *c, const struct policy_values *values
 }
 
 /* [cq] check: a power of two may cost twice as much as one entry less. */
-static void say_cost(struct creation *c)
+APART static void say_cost(struct creation *c)
 {
 	uint64_t bytes, half_bytes;
 	uint32_t half = explain_cq_cost(geometry_for(c->device), facts_of(c->device),
@@ -116,7 +116,8 @@ static void say_cost(struct creation *c)
 	log_line(c->guard, LOG_WARN, line);
 }
 
-static bool creation_begin(struct creation *c)
+/* Asks policy and holds the room. False: refused, counted and told. Under lock. */
+APART static bool decide(struct creation *c)
 {
 	struct guard *g = c->guard;
 	struct qp_caps requested = { .max_send_wr = c->requested_cqe };
@@ -124,15 +125,10 @@ static bool creation_begin(struct creation *c)
 	struct policy_usage usage;
 	bool held;
 
-	device_learn(g, c->context);
-	guard_lock(g);
-	c->device = device_of(g, c->context);
-	c->caller = caller_index(g, c->address);
 	look_up(c, &values, &usage);
 	c->error = inject_failure(g, &values, INJECT_CREATE_CQ);
 	if (c->error) {
 		note_injected(g, c->device, CALL_CREATE_CQ, c->error, c->caller, 0, &requested);
-		guard_unlock(g);
 		return false;
 	}
 	c->error = ENOMEM;
@@ -140,6 +136,19 @@ static bool creation_begin(struct creation *c)
 	if (held && values.num[CQ_CHECK] != CQ_CHECK_OFF)
 		say_cost(c);
 	note_verdict(g, c->device, CALL_CREATE_CQ, c->caller, 0, &requested, &c->verdict);
+	return held;
+}
+
+static bool creation_begin(struct creation *c)
+{
+	struct guard *g = c->guard;
+	bool held;
+
+	device_learn(g, c->context);
+	guard_lock(g);
+	c->device = device_of(g, c->context);
+	c->caller = caller_index(g, c->address);
+	held = decide(c);
 	guard_unlock(g);
 	return held;
 }

@@ -33,7 +33,9 @@
 #include "stack.h"
 #include "state.h"
 
-#define INTERPOSED  __attribute__((visibility("default")))
+#define INTERPOSED __attribute__((visibility("default")))
+/* A frame of its own: what it needs of the stack is free again when it returns. */
+#define APART	    __attribute__((noinline))
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 /* The code that called the wrapper: a program's or a library's return address. */

@@ -89,9 +89,9 @@ static void write_without_signals(int fd, const char *line, size_t len)
 
 static int open_log_file(const char *pattern)
 {
-	char path[512];
+	static char path[512]; /* not on the stack, of which a hook has little: under guard->lock */
+	static struct utsname host;
 	struct text t = text_begin(path, sizeof(path));
-	struct utsname host;
 
 	for (; *pattern; pattern++) {
 		if (pattern[0] != '%' || !pattern[1]) {
@@ -113,7 +113,7 @@ static int open_log_file(const char *pattern)
 
 static void print(const struct guard *g, const char *line)
 {
-	char out[LINE_BYTES];
+	static char out[LINE_BYTES]; /* under guard->lock */
 	struct text t = text_begin(out, sizeof(out) - 1);
 	size_t len;
 	const char *file = g->standard.text[LOG_FILE];

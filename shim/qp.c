@@ -148,7 +148,7 @@ static struct qp_caps first_caps(struct creation *c, const struct policy_values 
 	return caps;
 }
 
-static void say_cq_is_small(struct creation *c, const struct cq_record *r, uint64_t bound)
+APART static void say_cq_is_small(struct creation *c, const struct cq_record *r, uint64_t bound)
 {
 	char line[220];
 	struct text t = text_begin(line, sizeof(line));
@@ -192,8 +192,8 @@ static void check_cqs(struct creation *c, enum cq_check check)
 	}
 }
 
-/* Asks policy and holds the room. False: refused, counted and told. */
-static bool creation_begin(struct creation *c)
+/* Asks policy and holds the room. False: refused, counted and told. Under lock. */
+APART static bool decide(struct creation *c)
 {
 	struct guard *g = c->guard;
 	struct policy_values values;
@@ -201,17 +201,11 @@ static bool creation_begin(struct creation *c)
 	struct qp_caps caps;
 	bool held;
 
-	asked_by_librdmacm(&c->address, &c->entry);
-	device_learn(g, c->context);
-	guard_lock(g);
-	c->device = device_of(g, c->context);
-	c->caller = caller_index(g, c->address);
 	look_up(c, &values, &usage);
 	c->error = inject_failure(g, &values, INJECT_CREATE_QP);
 	if (c->error) {
 		note_injected(g, c->device, c->call, c->error, c->caller, c->request.type,
 			      &c->request.caps);
-		guard_unlock(g);
 		return false;
 	}
 	c->error = ENOMEM;
@@ -221,6 +215,20 @@ static bool creation_begin(struct creation *c)
 		     &c->verdict);
 	if (held && values.num[CQ_CHECK] != CQ_CHECK_OFF)
 		check_cqs(c, (enum cq_check)values.num[CQ_CHECK]);
+	return held;
+}
+
+static bool creation_begin(struct creation *c)
+{
+	struct guard *g = c->guard;
+	bool held;
+
+	asked_by_librdmacm(&c->address, &c->entry);
+	device_learn(g, c->context);
+	guard_lock(g);
+	c->device = device_of(g, c->context);
+	c->caller = caller_index(g, c->address);
+	held = decide(c);
 	guard_unlock(g);
 	for (unsigned int i = 0; i < 2; i++)
 		if (c->grow_to[i])

@@ -171,12 +171,24 @@ static struct qp_caps first_caps(struct creation *c, const struct policy_values 
 	return caps;
 }
 
+/* Asks policy and holds the room. False: refused, counted and told. Under lock. */
+APART static bool decide(struct creation *c)
+{
+	struct qp_caps requested = caps_of(c->requested_wr, c->requested_sge), caps;
+	struct policy_values values;
+	struct policy_usage usage;
+	bool held;
+
+	look_up(c, &values, &usage);
+	caps = first_caps(c, &values);
+	held = hold(c, &values, &usage, &caps);
+	note_verdict(c->guard, c->device, CALL_CREATE_SRQ, c->caller, 0, &requested, &c->verdict);
+	return held;
+}
+
 static bool creation_begin(struct creation *c, const struct ibv_srq_attr *attr)
 {
 	struct guard *g = c->guard;
-	struct qp_caps caps = caps_of(attr->max_wr, attr->max_sge), requested = caps;
-	struct policy_values values;
-	struct policy_usage usage;
 	bool held;
 
 	c->requested_wr = attr->max_wr;
@@ -186,10 +198,7 @@ static bool creation_begin(struct creation *c, const struct ibv_srq_attr *attr)
 	guard_lock(g);
 	c->device = device_of(g, c->context);
 	c->caller = caller_index(g, c->address);
-	look_up(c, &values, &usage);
-	caps = first_caps(c, &values);
-	held = hold(c, &values, &usage, &caps);
-	note_verdict(g, c->device, CALL_CREATE_SRQ, c->caller, 0, &requested, &c->verdict);
+	held = decide(c);
 	guard_unlock(g);
 	return held;
 }
