@@ -639,6 +639,7 @@ static json_t *guard(const struct model *m)
 	set(o, "injects", json_boolean(h->injects != 0));
 	set(o, "policy_complaints", number(LOADED(h->policy_complaints)));
 	set(o, "entry_points", entries);
+	set(o, "looked_up", number(LOADED(h->looked_up)));
 	set(o, "unguarded", unguarded);
 	return o;
 }

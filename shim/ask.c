@@ -69,7 +69,7 @@ void ask_settings(const char *driver, struct provider_settings *out)
 	out->huge_queues = huge_queues();
 }
 
-static struct real real_init_obj = { "mlx5dv_init_obj", "MLX5_1.2", NULL };
+static struct real real_init_obj = { .name = "mlx5dv_init_obj", .version = "MLX5_1.2" };
 
 void ask_prepare(void)
 {

@@ -310,7 +310,8 @@ static bool is_lowered(const struct creation *c)
 	return c->verdict.submitted_cqe != c->requested_cqe;
 }
 
-static struct real real_create SOUGHT_EARLY = { "ibv_create_cq", "IBVERBS_1.1", NULL };
+static struct real real_create SOUGHT_EARLY = { "ibv_create_cq", "IBVERBS_1.1",
+						.wrapper = (void *)ibv_create_cq };
 
 typedef struct ibv_cq *create_cq_function(struct ibv_context *, int, void *,
 					  struct ibv_comp_channel *, int);
@@ -460,7 +461,8 @@ static void resized(struct guard *g, const struct ibv_cq *cq, uint32_t requested
 	atomic_store_explicit(&r->bookkeeping_bytes, bytes.bookkeeping, memory_order_relaxed);
 }
 
-static struct real real_resize SOUGHT_EARLY = { "ibv_resize_cq", "IBVERBS_1.1", NULL };
+static struct real real_resize SOUGHT_EARLY = { "ibv_resize_cq", "IBVERBS_1.1",
+						.wrapper = (void *)ibv_resize_cq };
 
 /* man ibv_resize_cq. */
 INTERPOSED int ibv_resize_cq(struct ibv_cq *cq, int cqe)
@@ -533,7 +535,8 @@ void cq_grow(struct guard *g, struct ibv_cq *cq, uint32_t cqe)
 	errno = saved;
 }
 
-static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_cq", "IBVERBS_1.1", NULL };
+static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_cq", "IBVERBS_1.1",
+						 .wrapper = (void *)ibv_destroy_cq };
 
 /* man ibv_destroy_cq. Out of the table before the call, as in ibv_destroy_qp. */
 INTERPOSED int ibv_destroy_cq(struct ibv_cq *cq)

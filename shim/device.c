@@ -167,7 +167,8 @@ const struct geometry *geometry_for(const struct device *d)
 	return d ? d->geometry : geometry_of("");
 }
 
-static struct real real_query_device SOUGHT_EARLY = { "ibv_query_device", "IBVERBS_1.1", NULL };
+static struct real real_query_device SOUGHT_EARLY = { .name = "ibv_query_device",
+						      .version = "IBVERBS_1.1" };
 
 /* Not before the application makes an object: a device that is merely opened is asked nothing. */
 void device_learn(struct guard *g, struct ibv_context *context)
@@ -338,12 +339,15 @@ bool context_known(struct guard *g, struct ibv_context *context)
 	return known;
 }
 
-static struct real real_open SOUGHT_EARLY = { "verbs_open_device", NULL, NULL };
-static struct real real_close SOUGHT_EARLY = { "ibv_close_device", "IBVERBS_1.1", NULL };
-
 /* libibverbs private: libibverbs/device.c. The common end of ibv_open_device and mlx5dv_open_device. */
 INTERPOSED struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data);
-struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data)
+
+static struct real real_open SOUGHT_EARLY = { "verbs_open_device", NULL,
+					      .wrapper = (void *)verbs_open_device };
+static struct real real_close SOUGHT_EARLY = { "ibv_close_device", "IBVERBS_1.1",
+					       .wrapper = (void *)ibv_close_device };
+
+INTERPOSED struct ibv_context *verbs_open_device(struct ibv_device *device, void *private_data)
 {
 	struct ibv_context *(*open)(struct ibv_device *, void *) =
 		(struct ibv_context * (*)(struct ibv_device *, void *)) real_find(&real_open);

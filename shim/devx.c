@@ -37,13 +37,27 @@ typedef int umem_dereg_function(struct mlx5dv_devx_umem *);
 typedef struct mlx5dv_devx_uar *alloc_uar_function(struct ibv_context *, uint32_t);
 typedef void free_uar_function(struct mlx5dv_devx_uar *);
 
-static struct real real_obj_create = { .name = "mlx5dv_devx_obj_create", .version = "MLX5_1.7" };
-static struct real real_obj_destroy = { .name = "mlx5dv_devx_obj_destroy", .version = "MLX5_1.7" };
-static struct real real_umem_reg = { .name = "mlx5dv_devx_umem_reg", .version = "MLX5_1.7" };
-static struct real real_umem_reg_ex = { .name = "mlx5dv_devx_umem_reg_ex", .version = "MLX5_1.19" };
-static struct real real_umem_dereg = { .name = "mlx5dv_devx_umem_dereg", .version = "MLX5_1.7" };
-static struct real real_alloc_uar = { .name = "mlx5dv_devx_alloc_uar", .version = "MLX5_1.7" };
-static struct real real_free_uar = { .name = "mlx5dv_devx_free_uar", .version = "MLX5_1.7" };
+static struct real real_obj_create SOUGHT_EARLY = { "mlx5dv_devx_obj_create", "MLX5_1.7",
+						    .wrapper = (void *)mlx5dv_devx_obj_create,
+						    .library = "libmlx5.so.1" };
+static struct real real_obj_destroy SOUGHT_EARLY = { "mlx5dv_devx_obj_destroy", "MLX5_1.7",
+						     .wrapper = (void *)mlx5dv_devx_obj_destroy,
+						     .library = "libmlx5.so.1" };
+static struct real real_umem_reg SOUGHT_EARLY = { "mlx5dv_devx_umem_reg", "MLX5_1.7",
+						  .wrapper = (void *)mlx5dv_devx_umem_reg,
+						  .library = "libmlx5.so.1" };
+static struct real real_umem_reg_ex SOUGHT_EARLY = { "mlx5dv_devx_umem_reg_ex", "MLX5_1.19",
+						     .wrapper = (void *)mlx5dv_devx_umem_reg_ex,
+						     .library = "libmlx5.so.1" };
+static struct real real_umem_dereg SOUGHT_EARLY = { "mlx5dv_devx_umem_dereg", "MLX5_1.7",
+						    .wrapper = (void *)mlx5dv_devx_umem_dereg,
+						    .library = "libmlx5.so.1" };
+static struct real real_alloc_uar SOUGHT_EARLY = { "mlx5dv_devx_alloc_uar", "MLX5_1.7",
+						   .wrapper = (void *)mlx5dv_devx_alloc_uar,
+						   .library = "libmlx5.so.1" };
+static struct real real_free_uar SOUGHT_EARLY = { "mlx5dv_devx_free_uar", "MLX5_1.7",
+						  .wrapper = (void *)mlx5dv_devx_free_uar,
+						  .library = "libmlx5.so.1" };
 
 void devx_prepare(void)
 {

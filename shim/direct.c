@@ -15,18 +15,34 @@
 #include "guard.h"
 #include "real.h"
 
-static struct real real_mlx5_qp = { .name = "mlx5dv_create_qp", .version = "MLX5_1.3" };
-static struct real real_mlx5_cq = { .name = "mlx5dv_create_cq", .version = "MLX5_1.1" };
-static struct real real_mlx5_wq = { .name = "mlx5dv_create_wq", .version = "MLX5_1.3" };
-static struct real real_mlx4_qp = { .name = "mlx4dv_create_qp", .version = "MLX4_1.0" };
-static struct real real_efa_driver_qp = { .name = "efadv_create_driver_qp", .version = "EFA_1.0" };
-static struct real real_efa_qp = { .name = "efadv_create_qp_ex", .version = "EFA_1.1" };
-static struct real real_efa_cq = { .name = "efadv_create_cq", .version = "EFA_1.2" };
-static struct real real_hns_qp = { .name = "hnsdv_create_qp", .version = "HNS_1.0" };
-static struct real real_import_device SOUGHT_EARLY = { .name = "ibv_import_device",
-						       .version = "IBVERBS_1.10" };
-static struct real real_import_pd SOUGHT_EARLY = { .name = "ibv_import_pd",
-						   .version = "IBVERBS_1.10" };
+static struct real real_mlx5_qp SOUGHT_EARLY = { "mlx5dv_create_qp", "MLX5_1.3",
+						 .wrapper = (void *)mlx5dv_create_qp,
+						 .library = "libmlx5.so.1" };
+static struct real real_mlx5_cq SOUGHT_EARLY = { "mlx5dv_create_cq", "MLX5_1.1",
+						 .wrapper = (void *)mlx5dv_create_cq,
+						 .library = "libmlx5.so.1" };
+static struct real real_mlx5_wq SOUGHT_EARLY = { "mlx5dv_create_wq", "MLX5_1.3",
+						 .wrapper = (void *)mlx5dv_create_wq,
+						 .library = "libmlx5.so.1" };
+static struct real real_mlx4_qp SOUGHT_EARLY = { "mlx4dv_create_qp", "MLX4_1.0",
+						 .wrapper = (void *)mlx4dv_create_qp,
+						 .library = "libmlx4.so.1" };
+static struct real real_efa_driver_qp SOUGHT_EARLY = { "efadv_create_driver_qp", "EFA_1.0",
+						       .wrapper = (void *)efadv_create_driver_qp,
+						       .library = "libefa.so.1" };
+static struct real real_efa_qp SOUGHT_EARLY = { "efadv_create_qp_ex", "EFA_1.1",
+						.wrapper = (void *)efadv_create_qp_ex,
+						.library = "libefa.so.1" };
+static struct real real_efa_cq SOUGHT_EARLY = { "efadv_create_cq", "EFA_1.2",
+						.wrapper = (void *)efadv_create_cq,
+						.library = "libefa.so.1" };
+static struct real real_hns_qp SOUGHT_EARLY = { "hnsdv_create_qp", "HNS_1.0",
+						.wrapper = (void *)hnsdv_create_qp,
+						.library = "libhns.so.1" };
+static struct real real_import_device SOUGHT_EARLY = { "ibv_import_device", "IBVERBS_1.10",
+						       .wrapper = (void *)ibv_import_device };
+static struct real real_import_pd SOUGHT_EARLY = { "ibv_import_pd", "IBVERBS_1.10",
+						   .wrapper = (void *)ibv_import_pd };
 
 #define MLX5 "libmlx5.so.1"
 #define MLX4 "libmlx4.so.1"

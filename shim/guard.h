@@ -216,6 +216,10 @@ void guard_lock(struct guard *g);
 void guard_unlock(struct guard *g);
 /* Never waits for anybody, also in a signal handler that interrupted a holder; false: not locked. */
 bool guard_trylock(struct guard *g);
+/* True with QPGUARD=off. Any thread, before a guard has begun too. */
+bool guard_bypassed(void);
+/* Brings header.looked_up up to date, if there is a header. Any thread; makes nothing. */
+void guard_tell_lookups(void);
 /* True while this thread is inside a guarded creation: calls that the provider makes meanwhile are its own. */
 bool guard_nested(void);
 void guard_nest(int step); /* +1 before, -1 after the real call */
@@ -240,6 +244,9 @@ void device_learn(struct guard *g,
 const struct device_limits *limits_of(const struct device *d); /* zeroes for NULL */
 const struct device_facts *facts_of(const struct device *d);   /* NULL for NULL */
 const struct geometry *geometry_for(const struct device *d);   /* the estimate for NULL */
+
+/* by_handle.c: how many lookups by a handle got a function of ours. */
+uint32_t lookups_handed_out(void);
 
 /*
  * callers.c: who made an object, as an index among the records of KIND_CALLER, made when new: the call stack

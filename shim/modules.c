@@ -25,7 +25,7 @@ struct found_object {
 	unsigned long long rest[12];
 };
 
-static struct real real_find_object SOUGHT_EARLY = { "_dl_find_object", NULL, NULL };
+static struct real real_find_object SOUGHT_EARLY = { .name = "_dl_find_object" };
 
 bool address_is_readable(uintptr_t address)
 {

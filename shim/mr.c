@@ -186,18 +186,31 @@ static void *none(int error)
 
 /* --- registration, by symbol --- */
 
-static struct real real_reg_mr SOUGHT_EARLY = { "ibv_reg_mr", "IBVERBS_1.1", NULL };
-static struct real real_reg_mr_iova SOUGHT_EARLY = { "ibv_reg_mr_iova", "IBVERBS_1.7", NULL };
-static struct real real_reg_mr_iova2 SOUGHT_EARLY = { "ibv_reg_mr_iova2", "IBVERBS_1.8", NULL };
-static struct real real_reg_mr_ex SOUGHT_EARLY = { "ibv_reg_mr_ex", "IBVERBS_1.15", NULL };
-static struct real real_reg_dmabuf_mr SOUGHT_EARLY = { "ibv_reg_dmabuf_mr", "IBVERBS_1.12", NULL };
-static struct real real_import_mr SOUGHT_EARLY = { "ibv_import_mr", "IBVERBS_1.10", NULL };
-static struct real real_unimport_mr SOUGHT_EARLY = { "ibv_unimport_mr", "IBVERBS_1.10", NULL };
-static struct real real_rereg_mr SOUGHT_EARLY = { "ibv_rereg_mr", "IBVERBS_1.1", NULL };
-static struct real real_dereg_mr SOUGHT_EARLY = { "ibv_dereg_mr", "IBVERBS_1.1", NULL };
-
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
+
+static struct real real_reg_mr SOUGHT_EARLY = { "ibv_reg_mr", "IBVERBS_1.1",
+						.wrapper = (void *)ibv_reg_mr };
+static struct real real_reg_mr_iova SOUGHT_EARLY = { "ibv_reg_mr_iova", "IBVERBS_1.7",
+						     .wrapper = (void *)ibv_reg_mr_iova };
+static struct real real_reg_mr_iova2 SOUGHT_EARLY = { "ibv_reg_mr_iova2", "IBVERBS_1.8",
+						      .wrapper = (void *)ibv_reg_mr_iova2 };
+/* man ibv_reg_mr_ex, rdma-core 57: struct ibv_mr_init_attr begins with the length; the rest is
+ * not ours to know. The headers we build with may be older. */
+INTERPOSED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *attr);
+
+static struct real real_reg_mr_ex SOUGHT_EARLY = { "ibv_reg_mr_ex", "IBVERBS_1.15",
+						   .wrapper = (void *)ibv_reg_mr_ex };
+static struct real real_reg_dmabuf_mr SOUGHT_EARLY = { "ibv_reg_dmabuf_mr", "IBVERBS_1.12",
+						       .wrapper = (void *)ibv_reg_dmabuf_mr };
+static struct real real_import_mr SOUGHT_EARLY = { "ibv_import_mr", "IBVERBS_1.10",
+						   .wrapper = (void *)ibv_import_mr };
+static struct real real_unimport_mr SOUGHT_EARLY = { "ibv_unimport_mr", "IBVERBS_1.10",
+						     .wrapper = (void *)ibv_unimport_mr };
+static struct real real_rereg_mr SOUGHT_EARLY = { "ibv_rereg_mr", "IBVERBS_1.1",
+						  .wrapper = (void *)ibv_rereg_mr };
+static struct real real_dereg_mr SOUGHT_EARLY = { "ibv_dereg_mr", "IBVERBS_1.1",
+						  .wrapper = (void *)ibv_dereg_mr };
 
 /* man ibv_reg_mr; the symbol behind the macro of the same name. */
 INTERPOSED struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
@@ -266,10 +279,7 @@ INTERPOSED struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t
 	return registration_end(&r, reg(pd, addr, length, iova, access));
 }
 
-/* man ibv_reg_mr_ex, rdma-core 57: struct ibv_mr_init_attr begins with the length; the rest is not ours to know.
- * The headers we build with may be older. */
-INTERPOSED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *attr);
-struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *attr)
+INTERPOSED struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, void *attr)
 {
 	struct ibv_mr *(*reg)(struct ibv_pd *, void *) =
 		(struct ibv_mr * (*)(struct ibv_pd *, void *)) real_find(&real_reg_mr_ex);

@@ -424,26 +424,47 @@ static struct guard *begin_once(void)
 		atomic_store_explicit(&g->ready, ready, memory_order_release);
 	}
 	guard_unlock(g);
+	guard_tell_lookups();
 	return ready == GUARD_READY ? g : NULL;
 }
 
-struct guard *guard_enter(void)
+bool guard_bypassed(void)
 {
 	static _Atomic int bypass; /* 0: not looked, 1: off, 2: on */
-	struct guard *g = atomic_load_explicit(&the_guard, memory_order_acquire);
-	int saved = errno;
 
-	if (likely(g && atomic_load_explicit(&g->ready, memory_order_acquire) == GUARD_READY))
-		return g;
 	if (!bypass) {
 		const char *value = secure_getenv("QPGUARD");
 
 		bypass = value && !strcmp(value, "off") ? 1 : 2;
 	}
-	/* A child's are found; it may not ask the loader, whose lock a thread of the parent may have held. */
-	if (bypass == 2 && !guarded_pid)
-		real_find_early();
-	g = bypass == 1 ? NULL : begin_once();
+	return bypass == 1;
+}
+
+/* The state file of another thread's making is not waited for: it is told when it begins. */
+void guard_tell_lookups(void)
+{
+	struct guard *g = atomic_load_explicit(&the_guard, memory_order_acquire);
+
+	if (g && atomic_load_explicit(&g->ready, memory_order_acquire) == GUARD_READY)
+		atomic_store_explicit(&g->header->looked_up, lookups_handed_out(),
+				      memory_order_relaxed);
+}
+
+struct guard *guard_enter(void)
+{
+	struct guard *g = atomic_load_explicit(&the_guard, memory_order_acquire);
+	int saved = errno;
+
+	if (likely(g && atomic_load_explicit(&g->ready, memory_order_acquire) == GUARD_READY))
+		return g;
+	g = NULL;
+	if (!guard_bypassed()) {
+		/* A child's are found; it may not ask the loader, whose lock a thread of the parent
+		 * may have held. */
+		if (!guarded_pid)
+			real_find_early();
+		g = begin_once();
+	}
 	errno = saved;
 	return g;
 }

@@ -540,7 +540,8 @@ static struct ibv_qp *creation_run(struct creation *c, struct ibv_qp_cap *cap, i
 	return qp;
 }
 
-static struct real real_create SOUGHT_EARLY = { "ibv_create_qp", "IBVERBS_1.1", NULL };
+static struct real real_create SOUGHT_EARLY = { "ibv_create_qp", "IBVERBS_1.1",
+						.wrapper = (void *)ibv_create_qp };
 
 typedef struct ibv_qp *create_qp_function(struct ibv_pd *, struct ibv_qp_init_attr *);
 
@@ -780,7 +781,8 @@ static void state_changed(struct qp_record *r, enum ibv_qp_state to)
 	atomic_store_explicit(&r->qp_state, (uint8_t)to, memory_order_relaxed);
 }
 
-static struct real real_modify SOUGHT_EARLY = { "ibv_modify_qp", "IBVERBS_1.1", NULL };
+static struct real real_modify SOUGHT_EARLY = { "ibv_modify_qp", "IBVERBS_1.1",
+						.wrapper = (void *)ibv_modify_qp };
 
 /* man ibv_modify_qp. */
 INTERPOSED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
@@ -832,7 +834,8 @@ static void destroyed(struct guard *g, const struct ibv_qp *shadow, struct hot_q
 	hot_give(g, h, 2);
 }
 
-static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_qp", "IBVERBS_1.1", NULL };
+static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_qp", "IBVERBS_1.1",
+						 .wrapper = (void *)ibv_destroy_qp };
 
 /* man ibv_destroy_qp. Out of the tables before the call: its address and number may serve another QP as
  * soon as the provider lets go of them. */

@@ -28,12 +28,24 @@ int rdma_create_ep(struct rdma_cm_id **, struct rdma_addrinfo *, struct ibv_pd *
 		   struct ibv_qp_init_attr *);
 int rdma_get_cm_event(struct rdma_event_channel *, struct rdma_cm_event **);
 
-static struct real real_create_qp = { .name = "rdma_create_qp", .version = "RDMACM_1.0" };
-static struct real real_create_qp_ex = { .name = "rdma_create_qp_ex", .version = "RDMACM_1.0" };
-static struct real real_create_srq = { .name = "rdma_create_srq", .version = "RDMACM_1.0" };
-static struct real real_create_srq_ex = { .name = "rdma_create_srq_ex", .version = "RDMACM_1.0" };
-static struct real real_create_ep = { .name = "rdma_create_ep", .version = "RDMACM_1.0" };
-static struct real real_get_event = { .name = "rdma_get_cm_event", .version = "RDMACM_1.0" };
+static struct real real_create_qp SOUGHT_EARLY = { "rdma_create_qp", "RDMACM_1.0",
+						   .wrapper = (void *)rdma_create_qp,
+						   .library = "librdmacm.so.1" };
+static struct real real_create_qp_ex SOUGHT_EARLY = { "rdma_create_qp_ex", "RDMACM_1.0",
+						      .wrapper = (void *)rdma_create_qp_ex,
+						      .library = "librdmacm.so.1" };
+static struct real real_create_srq SOUGHT_EARLY = { "rdma_create_srq", "RDMACM_1.0",
+						    .wrapper = (void *)rdma_create_srq,
+						    .library = "librdmacm.so.1" };
+static struct real real_create_srq_ex SOUGHT_EARLY = { "rdma_create_srq_ex", "RDMACM_1.0",
+						       .wrapper = (void *)rdma_create_srq_ex,
+						       .library = "librdmacm.so.1" };
+static struct real real_create_ep SOUGHT_EARLY = { "rdma_create_ep", "RDMACM_1.0",
+						   .wrapper = (void *)rdma_create_ep,
+						   .library = "librdmacm.so.1" };
+static struct real real_get_event SOUGHT_EARLY = { "rdma_get_cm_event", "RDMACM_1.0",
+						   .wrapper = (void *)rdma_get_cm_event,
+						   .library = "librdmacm.so.1" };
 
 /* The outermost call that this thread is in. */
 struct asked {

@@ -6,27 +6,57 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "loaded.h"
+
 /*
- * The lookups moved from libdl into libc with glibc 2.34. Bound to their first version they are found in
+ * dlopen moved from libdl into libc with glibc 2.34. Bound to its first version it is found in
  * either; weak, because libdl need not be there in a process that loads no library by hand.
  */
-#if defined(__x86_64__)
-#define FIRST_GLIBC "GLIBC_2.2.5"
+/* Where libc itself has it at build time; the linker of an older system does not know its versions. */
+#if !__GLIBC_PREREQ(2, 34)
+#elif defined(__x86_64__)
+__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
 #elif defined(__aarch64__)
-#define FIRST_GLIBC "GLIBC_2.17"
+__asm__(".symver dlopen, dlopen@GLIBC_2.17");
 #endif
-#ifdef FIRST_GLIBC
-__asm__(".symver dlsym, dlsym@" FIRST_GLIBC);
-__asm__(".symver dlvsym, dlvsym@" FIRST_GLIBC);
-__asm__(".symver dlopen, dlopen@" FIRST_GLIBC);
-#endif
-#pragma weak dlsym
-#pragma weak dlvsym
 #pragma weak dlopen
 
+/* libc's own, since RTLD_NEXT must mean what comes after this library: through another one that
+ * wraps the lookups it would mean what comes after that, which may be us. */
 static void *lookup(void *handle, const struct real *r)
 {
-	return r->version ? dlvsym(handle, r->name, r->version) : dlsym(handle, r->name);
+	static _Atomic(void *) libc_dlsym, libc_dlvsym;
+	_Atomic(void *) *kept = r->version ? &libc_dlvsym : &libc_dlsym;
+	void *look = atomic_load_explicit(kept, memory_order_relaxed);
+
+	if (!look) {
+		look = loaded_in_libc(r->version ? "dlvsym" : "dlsym");
+		atomic_store_explicit(kept, look, memory_order_relaxed);
+	}
+	if (!look)
+		return NULL;
+	if (r->version)
+		return ((void *(*)(void *, const char *, const char *))look)(handle, r->name,
+									     r->version);
+	return ((void *(*)(void *, const char *))look)(handle, r->name);
+}
+
+/* A handle that is never closed, so that an address stays good. NULL: not loaded. */
+static void *keep(const char *library)
+{
+	return dlopen ? dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+static void *keep_libibverbs(void)
+{
+	static _Atomic(void *) kept;
+	void *library = atomic_load_explicit(&kept, memory_order_relaxed);
+
+	if (!library) {
+		library = keep("libibverbs.so.1");
+		atomic_store_explicit(&kept, library, memory_order_relaxed);
+	}
+	return library;
 }
 
 void *real_find(struct real *r)
@@ -35,15 +65,14 @@ void *real_find(struct real *r)
 	int saved = errno;
 	void *library;
 
-	if (address || !dlsym || !dlvsym || !dlopen)
+	if (address)
 		return address;
+	library = r->library ? keep(r->library) : keep_libibverbs();
 	address = lookup(RTLD_NEXT, r);
-	if (!address) {
-		library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
-		if (library)
-			address = lookup(library, r);
-	}
-	atomic_store_explicit(&r->address, address, memory_order_relaxed);
+	if (!address && library)
+		address = lookup(library, r);
+	if (address)
+		atomic_store_explicit(&r->address, address, memory_order_relaxed);
 	errno = saved;
 	return address;
 }
@@ -54,27 +83,28 @@ void *real_find_in(struct real *r, const char *library)
 	int saved = errno;
 	void *handle;
 
-	if (address || !dlsym || !dlvsym || !dlopen)
+	if (address)
 		return address;
-	handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+	handle = keep(library);
 	if (handle)
 		address = lookup(handle, r);
-	atomic_store_explicit(&r->address, address, memory_order_relaxed);
+	if (address)
+		atomic_store_explicit(&r->address, address, memory_order_relaxed);
 	errno = saved;
 	return address;
 }
 
 void *library_open(const char *name)
 {
-	return dlopen && dlsym ? dlopen(name, RTLD_LOCAL | RTLD_NOW) : NULL;
+	return dlopen ? dlopen(name, RTLD_LOCAL | RTLD_NOW) : NULL;
 }
 
 void *library_symbol(void *library, const char *name)
 {
-	return dlsym(library, name);
-}
+	const struct real any = { .name = name };
 
-extern struct real __start_sought_early[], __stop_sought_early[];
+	return lookup(library, &any);
+}
 
 void real_find_early(void)
 {

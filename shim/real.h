@@ -1,30 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions behind the ones we interpose. Looked up when first wanted and by version: before glibc
- * 2.36 a plain RTLD_NEXT lookup finds the IBVERBS_1.0 compatibility symbol. libibverbs may have come in
- * by a plugin opened RTLD_LOCAL, where RTLD_NEXT finds nothing: then the loaded library is asked.
+ * The functions behind the ones we interpose. Looked up when first wanted and by version: before
+ * glibc 2.36 a plain RTLD_NEXT lookup finds the IBVERBS_1.0 compatibility symbol. libibverbs may
+ * have come in by a plugin opened RTLD_LOCAL, where RTLD_NEXT finds nothing: then the loaded
+ * library is asked.
  */
 #ifndef QPG_REAL_H
 #define QPG_REAL_H
 
 #include <stdatomic.h>
 
-/* One function: `name` at `version`, or at any version when that is NULL. */
+/*
+ * One function: `name` at `version`, or at any version when that is NULL. One that we interpose is
+ * told by its wrapper, and then guarded by symbol and by handle alike:
+ *     static struct real real_x SOUGHT_EARLY = { "ibv_x", "IBVERBS_1.1", .wrapper = (void *)ibv_x };
+ */
 struct real {
-	_Alignas(32) const char *name; /* 32 bytes each, without gaps in a section */
+	_Alignas(64) const char *name; /* 64 bytes each, without gaps in a section */
 	const char *version;
-	_Atomic(void *) address;
+	_Atomic(void *) address; /* NULL: not found yet */
+	void *wrapper; /* our own of that name, if we interpose it: what a lookup by handle gets */
+	const char *library; /* where it is; NULL: libibverbs.so.1 */
 };
 
 /*
- * All that are marked so are looked up by real_find_early. A lookup waits for the loader's lock, which
+ * All that are marked so are looked up by real_find_early, and those with a wrapper are also
+ * guarded when a program looks them up (by_handle.c). A lookup waits for the loader's lock, which
  * a constructor may hold while it waits for the thread that makes a verbs call, or for one that
  * waits for guard->lock: so it comes early, and never under that lock.
  */
 #define SOUGHT_EARLY __attribute__((section("sought_early"), used))
 void real_find_early(void);
+extern struct real __start_sought_early[], __stop_sought_early[];
 
-/* Its address, or NULL when libibverbs is not loaded or has none. Any thread; errno is kept. */
+/* Its address, or NULL when its library is not loaded or has none. The library stays loaded from
+ * then on. Any thread; errno is kept, the state of dlerror() is not. */
 void *real_find(struct real *r);
 /* The same in the library of that name alone, if it is loaded. */
 void *real_find_in(struct real *r, const char *library);

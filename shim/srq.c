@@ -365,7 +365,8 @@ static struct ibv_srq *creation_run(struct creation *c, struct ibv_srq_attr *att
 	return srq;
 }
 
-static struct real real_create SOUGHT_EARLY = { "ibv_create_srq", "IBVERBS_1.1", NULL };
+static struct real real_create SOUGHT_EARLY = { "ibv_create_srq", "IBVERBS_1.1",
+						.wrapper = (void *)ibv_create_srq };
 
 typedef struct ibv_srq *create_srq_function(struct ibv_pd *, struct ibv_srq_init_attr *);
 
@@ -457,7 +458,8 @@ static void resized(struct guard *g, const struct ibv_srq *srq, uint32_t max_wr)
 	atomic_store_explicit(&r->bookkeeping_bytes, bytes.bookkeeping, memory_order_relaxed);
 }
 
-static struct real real_modify SOUGHT_EARLY = { "ibv_modify_srq", "IBVERBS_1.1", NULL };
+static struct real real_modify SOUGHT_EARLY = { "ibv_modify_srq", "IBVERBS_1.1",
+						.wrapper = (void *)ibv_modify_srq };
 
 /* man ibv_modify_srq. */
 INTERPOSED int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int attr_mask)
@@ -491,7 +493,8 @@ static void discard_outstanding(struct srq_record *r)
 	atomic_fetch_add_explicit(&r->discarded, outstanding, memory_order_relaxed);
 }
 
-static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_srq", "IBVERBS_1.1", NULL };
+static struct real real_destroy SOUGHT_EARLY = { "ibv_destroy_srq", "IBVERBS_1.1",
+						 .wrapper = (void *)ibv_destroy_srq };
 
 /* man ibv_destroy_srq. Out of the table before the call, as in ibv_destroy_qp. */
 INTERPOSED int ibv_destroy_srq(struct ibv_srq *srq)

@@ -229,6 +229,8 @@ struct state_header {
 	_Atomic uint32_t incomplete; /* the file stopped growing: later objects are not in it */
 	_Atomic uint32_t policy_complaints;
 	uint32_t injects; /* [inject] makes calls fail on purpose */
+	_Atomic uint32_t looked_up; /* lookups by a handle that got a function of the guard's */
+	uint32_t zero0;
 
 	struct state_totals totals;
 	_Atomic uint64_t entry_points[ENTRY_POINTS];
