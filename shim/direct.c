@@ -36,9 +36,7 @@ static struct real real_efa_qp SOUGHT_EARLY = { "efadv_create_qp_ex", "EFA_1.1",
 static struct real real_efa_cq SOUGHT_EARLY = { "efadv_create_cq", "EFA_1.2",
 						.wrapper = (void *)efadv_create_cq,
 						.library = "libefa.so.1" };
-static struct real real_hns_qp SOUGHT_EARLY = { "hnsdv_create_qp", "HNS_1.0",
-						.wrapper = (void *)hnsdv_create_qp,
-						.library = "libhns.so.1" };
+static struct real real_hns_qp = { .name = "hnsdv_create_qp", .version = "HNS_1.0" };
 static struct real real_import_device SOUGHT_EARLY = { "ibv_import_device", "IBVERBS_1.10",
 						       .wrapper = (void *)ibv_import_device };
 static struct real real_import_pd SOUGHT_EARLY = { "ibv_import_pd", "IBVERBS_1.10",

@@ -12,12 +12,14 @@
  * dlopen moved from libdl into libc with glibc 2.34. Bound to its first version it is found in
  * either; weak, because libdl need not be there in a process that loads no library by hand.
  */
-/* Where libc itself has it at build time; the linker of an older system does not know its versions. */
-#if !__GLIBC_PREREQ(2, 34)
-#elif defined(__x86_64__)
-__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
+#if defined(__x86_64__)
+#define FIRST_GLIBC "GLIBC_2.2.5"
 #elif defined(__aarch64__)
-__asm__(".symver dlopen, dlopen@GLIBC_2.17");
+#define FIRST_GLIBC "GLIBC_2.17"
+#endif
+/* Where libc itself has it at build time; the linker of an older system does not know its version. */
+#if defined(FIRST_GLIBC) && __GLIBC_PREREQ(2, 34)
+__asm__(".symver dlopen, dlopen@" FIRST_GLIBC);
 #endif
 #pragma weak dlopen
 
