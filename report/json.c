@@ -306,6 +306,7 @@ static const char *entry_name(unsigned int entry)
 		[ENTRY_RDMA_CREATE_SRQ] = "rdma_create_srq",
 		[ENTRY_RDMA_CREATE_SRQ_EX] = "rdma_create_srq_ex",
 		[ENTRY_RDMA_CREATE_EP] = "rdma_create_ep",
+		[ENTRY_RDMA_GET_REQUEST] = "rdma_get_request",
 	};
 
 	return entry < sizeof(names) / sizeof(names[0]) ? names[entry] : NULL;

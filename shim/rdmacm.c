@@ -26,6 +26,7 @@ int rdma_create_srq(struct rdma_cm_id *, struct ibv_pd *, struct ibv_srq_init_at
 int rdma_create_srq_ex(struct rdma_cm_id *, struct ibv_srq_init_attr_ex *);
 int rdma_create_ep(struct rdma_cm_id **, struct rdma_addrinfo *, struct ibv_pd *,
 		   struct ibv_qp_init_attr *);
+int rdma_get_request(struct rdma_cm_id *, struct rdma_cm_id **);
 int rdma_get_cm_event(struct rdma_event_channel *, struct rdma_cm_event **);
 
 static struct real real_create_qp SOUGHT_EARLY = { "rdma_create_qp", "RDMACM_1.0",
@@ -43,6 +44,9 @@ static struct real real_create_srq_ex SOUGHT_EARLY = { "rdma_create_srq_ex", "RD
 static struct real real_create_ep SOUGHT_EARLY = { "rdma_create_ep", "RDMACM_1.0",
 						   .wrapper = (void *)rdma_create_ep,
 						   .library = "librdmacm.so.1" };
+static struct real real_get_request SOUGHT_EARLY = { "rdma_get_request", "RDMACM_1.0",
+						     .wrapper = (void *)rdma_get_request,
+						     .library = "librdmacm.so.1" };
 static struct real real_get_event SOUGHT_EARLY = { "rdma_get_cm_event", "RDMACM_1.0",
 						   .wrapper = (void *)rdma_get_cm_event,
 						   .library = "librdmacm.so.1" };
@@ -162,6 +166,23 @@ INTERPOSED int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res,
 		return none();
 	before = begin(CALLER(), ENTRY_RDMA_CREATE_EP);
 	rc = create(id, res, pd, attr);
+	asked = before;
+	return rc;
+}
+
+/* man rdma_get_request: the QP of an endpoint that listens is made when somebody connects. */
+INTERPOSED int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
+{
+	int (*get)(struct rdma_cm_id *, struct rdma_cm_id **) =
+		(int (*)(struct rdma_cm_id *, struct rdma_cm_id **))real_find_in(&real_get_request,
+										 RDMACM);
+	struct asked before;
+	int rc;
+
+	if (!get)
+		return none();
+	before = begin(CALLER(), ENTRY_RDMA_GET_REQUEST);
+	rc = get(listen, id);
 	asked = before;
 	return rc;
 }

@@ -115,6 +115,7 @@ enum entry_point {
 	ENTRY_RDMA_CREATE_SRQ,
 	ENTRY_RDMA_CREATE_SRQ_EX,
 	ENTRY_RDMA_CREATE_EP,
+	ENTRY_RDMA_GET_REQUEST, /* of an endpoint that listens */
 	ENTRY_POINTS = 64 /* room */
 };
 
