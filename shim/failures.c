@@ -106,8 +106,18 @@ static void begin_line(struct text *t, const struct guard *g, const struct held 
 	*t = (struct text){ line, LINE_BYTES, len };
 }
 
+/* Attempts that differ in inline data alone are a search for its limit, however it ends (libfabric's). */
+static bool differ_in_inline_alone(const struct qp_caps *a, const struct qp_caps *b)
+{
+	struct qp_caps same = *b;
+
+	same.max_inline_data = a->max_inline_data;
+	return a->max_inline_data != b->max_inline_data && !memcmp(a, &same, sizeof(same));
+}
+
 static void tell(struct guard *g, struct held *h)
 {
+	enum log_level level;
 	struct text t;
 
 	begin_line(&t, g, h);
@@ -116,9 +126,11 @@ static void tell(struct guard *g, struct held *h)
 		text_number(&t, h->attempts);
 		text_put(&t, " attempts");
 	}
+	level = h->attempts > 1 && differ_in_inline_alone(&h->first, &h->last) ? LOG_INFO
+									       : LOG_WARN;
 	h->attempts = 0;
 	h->record->told = 1;
-	log_line(g, LOG_WARN, line);
+	log_line(g, level, line);
 }
 
 /* What the run of attempts began with and what was granted, as far as they differ. */

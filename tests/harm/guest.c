@@ -501,7 +501,8 @@ static void do_seccomp(void)
 		SYS_process_vm_writev, SYS_sendto, SYS_sendmsg, SYS_recvmsg, SYS_recvfrom,
 		SYS_ppoll, SYS_rt_sigprocmask, SYS_gettid, SYS_getpid,
 		/* What libc does for a thread of the device that only begins. */
-		SYS_set_robust_list, SYS_rseq, SYS_sched_getaffinity, SYS_getrandom
+		SYS_prctl, SYS_sched_setscheduler, SYS_set_robust_list, SYS_rseq,
+		SYS_sched_getaffinity, SYS_getrandom
 	};
 	enum { ALLOWED = sizeof(allowed) / sizeof(allowed[0]) };
 	struct sock_filter code[ALLOWED + 3];

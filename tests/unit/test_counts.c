@@ -201,7 +201,7 @@ START_TEST(refusals_keep_their_reasons_and_their_side)
 	qp.send_refused.not_posted = 99;
 	qp.recv_refused.queue_full = 70;
 	record_send_counts(&qp, &counts);
-	for (unsigned int i = 0; i < REFUSALS; i++)
+	for (unsigned int i = 0; i <= REFUSED_OTHER; i++)
 		ck_assert_uint_eq(counts.refused[i], i + 1);
 	ck_assert_uint_eq(counts.not_posted, 99);
 	record_recv_counts(&qp, &counts);
