@@ -106,7 +106,7 @@ static void begin_line(struct text *t, const struct guard *g, const struct held 
 	*t = (struct text){ line, LINE_BYTES, len };
 }
 
-/* Attempts that differ in inline data alone are a search for its limit, however it ends (libfabric's). */
+/* Attempts that differ in inline data alone are a search for its limit, as libfabric makes. */
 static bool differ_in_inline_alone(const struct qp_caps *a, const struct qp_caps *b)
 {
 	struct qp_caps same = *b;
@@ -126,8 +126,11 @@ static void tell(struct guard *g, struct held *h)
 		text_number(&t, h->attempts);
 		text_put(&t, " attempts");
 	}
-	level = h->attempts > 1 && differ_in_inline_alone(&h->first, &h->last) ? LOG_INFO
-									       : LOG_WARN;
+	/* a search among sizes of which some were granted */
+	level = h->attempts > 1 && g->header->totals.created_qps &&
+				differ_in_inline_alone(&h->first, &h->last)
+			? LOG_INFO
+			: LOG_WARN;
 	h->attempts = 0;
 	h->record->told = 1;
 	log_line(g, level, line);
