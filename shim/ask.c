@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "direct.h"
 #include "guard.h"
 #include "log.h"
 #include "real.h"
@@ -69,13 +68,9 @@ void ask_settings(const char *driver, struct provider_settings *out)
 	out->huge_queues = huge_queues();
 }
 
-static struct real real_init_obj = { .name = "mlx5dv_init_obj", .version = "MLX5_1.2" };
-
-void ask_prepare(void)
-{
-	real_find_in(&real_init_obj, "libmlx5.so.1");
-	direct_prepare();
-}
+static struct real real_init_obj SOUGHT_EARLY = { .name = "mlx5dv_init_obj",
+						  .version = "MLX5_1.2",
+						  .library = MLX5 };
 
 /* Opened, DCT and RSS QPs have none, and asking for them would crash. */
 static bool has_rings(const struct qp_request *r)

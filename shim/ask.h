@@ -9,10 +9,6 @@
 /* The environment of `driver`, as it is now. */
 void ask_settings(const char *driver, struct provider_settings *out);
 
-/* Looks for what the provider can be asked with. At open, without guard->lock: it takes the
- * loader's. */
-void ask_prepare(void);
-
 /* What the provider made of a QP that it has just returned; false: it cannot be asked. Not under
  * lock. */
 bool ask_rings(const struct context_hooks *hooks, const struct ibv_qp *qp,

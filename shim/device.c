@@ -366,7 +366,7 @@ INTERPOSED struct ibv_context *verbs_open_device(struct ibv_device *device, void
 	errno = 0;
 	context = open(device, private_data);
 	after = errno;
-	ask_prepare();
+	real_find_early();
 	guard_lock(g);
 	if (!stacks)
 		log_line(

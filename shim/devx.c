@@ -25,8 +25,6 @@ static_assert(sizeof(struct hot_devx) == 64, "one cache line, as hot_take gives"
 
 struct lookup devxs = LOOKUP(struct hot_devx, object);
 
-#define MLX5 "libmlx5.so.1"
-
 typedef struct mlx5dv_devx_obj *obj_create_function(struct ibv_context *, const void *, size_t,
 						    void *, size_t);
 typedef int obj_destroy_function(struct mlx5dv_devx_obj *);
@@ -39,35 +37,25 @@ typedef void free_uar_function(struct mlx5dv_devx_uar *);
 
 static struct real real_obj_create SOUGHT_EARLY = { "mlx5dv_devx_obj_create", "MLX5_1.7",
 						    .wrapper = (void *)mlx5dv_devx_obj_create,
-						    .library = "libmlx5.so.1" };
+						    .library = MLX5 };
 static struct real real_obj_destroy SOUGHT_EARLY = { "mlx5dv_devx_obj_destroy", "MLX5_1.7",
 						     .wrapper = (void *)mlx5dv_devx_obj_destroy,
-						     .library = "libmlx5.so.1" };
+						     .library = MLX5 };
 static struct real real_umem_reg SOUGHT_EARLY = { "mlx5dv_devx_umem_reg", "MLX5_1.7",
 						  .wrapper = (void *)mlx5dv_devx_umem_reg,
-						  .library = "libmlx5.so.1" };
+						  .library = MLX5 };
 static struct real real_umem_reg_ex SOUGHT_EARLY = { "mlx5dv_devx_umem_reg_ex", "MLX5_1.19",
 						     .wrapper = (void *)mlx5dv_devx_umem_reg_ex,
-						     .library = "libmlx5.so.1" };
+						     .library = MLX5 };
 static struct real real_umem_dereg SOUGHT_EARLY = { "mlx5dv_devx_umem_dereg", "MLX5_1.7",
 						    .wrapper = (void *)mlx5dv_devx_umem_dereg,
-						    .library = "libmlx5.so.1" };
+						    .library = MLX5 };
 static struct real real_alloc_uar SOUGHT_EARLY = { "mlx5dv_devx_alloc_uar", "MLX5_1.7",
 						   .wrapper = (void *)mlx5dv_devx_alloc_uar,
-						   .library = "libmlx5.so.1" };
+						   .library = MLX5 };
 static struct real real_free_uar SOUGHT_EARLY = { "mlx5dv_devx_free_uar", "MLX5_1.7",
 						  .wrapper = (void *)mlx5dv_devx_free_uar,
-						  .library = "libmlx5.so.1" };
-
-void devx_prepare(void)
-{
-	struct real *all[] = { &real_obj_create,  &real_obj_destroy, &real_umem_reg,
-			       &real_umem_reg_ex, &real_umem_dereg,  &real_alloc_uar,
-			       &real_free_uar };
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		real_find_in(all[i], MLX5);
-}
+						  .library = MLX5 };
 
 /* The opcode is the first 16 bits of a command, in the byte order of the device: mlx5_ifc.h. */
 static enum devx_kind kind_of(const void *in, size_t inlen)
@@ -192,7 +180,7 @@ INTERPOSED struct mlx5dv_devx_obj *mlx5dv_devx_obj_create(struct ibv_context *co
 							  const void *in, size_t inlen, void *out,
 							  size_t outlen)
 {
-	obj_create_function *create = (obj_create_function *)real_find_in(&real_obj_create, MLX5);
+	obj_create_function *create = (obj_create_function *)real_find(&real_obj_create);
 	struct guard *g = create ? concerned(context) : NULL;
 	struct mlx5dv_devx_obj *object;
 	int before = errno;
@@ -218,8 +206,7 @@ INTERPOSED struct mlx5dv_devx_obj *mlx5dv_devx_obj_create(struct ibv_context *co
 /* man mlx5dv_devx_obj_create. */
 INTERPOSED int mlx5dv_devx_obj_destroy(struct mlx5dv_devx_obj *object)
 {
-	obj_destroy_function *destroy =
-		(obj_destroy_function *)real_find_in(&real_obj_destroy, MLX5);
+	obj_destroy_function *destroy = (obj_destroy_function *)real_find(&real_obj_destroy);
 	struct guard *g = guard_enter();
 	struct hot_devx *h = take(g, object);
 	int rc = destroy ? destroy(object) : ENOSYS;
@@ -267,7 +254,7 @@ static void memory_decided(struct guard *g, struct ibv_context *context, uint64_
 INTERPOSED struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void *addr,
 							 size_t size, uint32_t access)
 {
-	umem_reg_function *reg = (umem_reg_function *)real_find_in(&real_umem_reg, MLX5);
+	umem_reg_function *reg = (umem_reg_function *)real_find(&real_umem_reg);
 	struct guard *g = reg ? concerned(context) : NULL;
 	struct mlx5dv_devx_umem *umem;
 	int before = errno;
@@ -297,7 +284,7 @@ INTERPOSED struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *con
 INTERPOSED struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *context,
 							    struct mlx5dv_devx_umem_in *in)
 {
-	umem_reg_ex_function *reg = (umem_reg_ex_function *)real_find_in(&real_umem_reg_ex, MLX5);
+	umem_reg_ex_function *reg = (umem_reg_ex_function *)real_find(&real_umem_reg_ex);
 	struct guard *g = reg ? concerned(context) : NULL;
 	bool charged = !(in->comp_mask & MLX5DV_UMEM_MASK_DMABUF);
 	uint64_t size = in->size;
@@ -329,7 +316,7 @@ INTERPOSED struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg_ex(struct ibv_context *
 /* man mlx5dv_devx_umem_reg. */
 INTERPOSED int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *umem)
 {
-	umem_dereg_function *dereg = (umem_dereg_function *)real_find_in(&real_umem_dereg, MLX5);
+	umem_dereg_function *dereg = (umem_dereg_function *)real_find(&real_umem_dereg);
 	struct guard *g = guard_enter();
 	struct hot_devx *h = take(g, umem);
 	int rc = dereg ? dereg(umem) : ENOSYS;
@@ -345,7 +332,7 @@ INTERPOSED int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *umem)
 INTERPOSED struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *context,
 							 uint32_t flags)
 {
-	alloc_uar_function *alloc = (alloc_uar_function *)real_find_in(&real_alloc_uar, MLX5);
+	alloc_uar_function *alloc = (alloc_uar_function *)real_find(&real_alloc_uar);
 	struct guard *g = alloc ? concerned(context) : NULL;
 	struct mlx5dv_devx_uar *uar;
 	int before = errno;
@@ -368,7 +355,7 @@ INTERPOSED struct mlx5dv_devx_uar *mlx5dv_devx_alloc_uar(struct ibv_context *con
 /* man mlx5dv_devx_alloc_uar. */
 INTERPOSED void mlx5dv_devx_free_uar(struct mlx5dv_devx_uar *uar)
 {
-	free_uar_function *give_back = (free_uar_function *)real_find_in(&real_free_uar, MLX5);
+	free_uar_function *give_back = (free_uar_function *)real_find(&real_free_uar);
 	struct guard *g = guard_enter();
 	struct hot_devx *h = take(g, uar);
 

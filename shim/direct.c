@@ -17,48 +17,29 @@
 
 static struct real real_mlx5_qp SOUGHT_EARLY = { "mlx5dv_create_qp", "MLX5_1.3",
 						 .wrapper = (void *)mlx5dv_create_qp,
-						 .library = "libmlx5.so.1" };
+						 .library = MLX5 };
 static struct real real_mlx5_cq SOUGHT_EARLY = { "mlx5dv_create_cq", "MLX5_1.1",
 						 .wrapper = (void *)mlx5dv_create_cq,
-						 .library = "libmlx5.so.1" };
+						 .library = MLX5 };
 static struct real real_mlx5_wq SOUGHT_EARLY = { "mlx5dv_create_wq", "MLX5_1.3",
 						 .wrapper = (void *)mlx5dv_create_wq,
-						 .library = "libmlx5.so.1" };
+						 .library = MLX5 };
 static struct real real_mlx4_qp SOUGHT_EARLY = { "mlx4dv_create_qp", "MLX4_1.0",
 						 .wrapper = (void *)mlx4dv_create_qp,
-						 .library = "libmlx4.so.1" };
+						 .library = MLX4 };
 static struct real real_efa_driver_qp SOUGHT_EARLY = { "efadv_create_driver_qp", "EFA_1.0",
 						       .wrapper = (void *)efadv_create_driver_qp,
-						       .library = "libefa.so.1" };
+						       .library = EFA };
 static struct real real_efa_qp SOUGHT_EARLY = { "efadv_create_qp_ex", "EFA_1.1",
 						.wrapper = (void *)efadv_create_qp_ex,
-						.library = "libefa.so.1" };
+						.library = EFA };
 static struct real real_efa_cq SOUGHT_EARLY = { "efadv_create_cq", "EFA_1.2",
 						.wrapper = (void *)efadv_create_cq,
-						.library = "libefa.so.1" };
-static struct real real_hns_qp = { .name = "hnsdv_create_qp", .version = "HNS_1.0" };
+						.library = EFA };
 static struct real real_import_device SOUGHT_EARLY = { "ibv_import_device", "IBVERBS_1.10",
 						       .wrapper = (void *)ibv_import_device };
 static struct real real_import_pd SOUGHT_EARLY = { "ibv_import_pd", "IBVERBS_1.10",
 						   .wrapper = (void *)ibv_import_pd };
-
-#define MLX5 "libmlx5.so.1"
-#define MLX4 "libmlx4.so.1"
-#define EFA  "libefa.so.1"
-#define HNS  "libhns.so.1"
-
-void direct_prepare(void)
-{
-	real_find_in(&real_mlx5_qp, MLX5);
-	real_find_in(&real_mlx5_cq, MLX5);
-	real_find_in(&real_mlx5_wq, MLX5);
-	real_find_in(&real_mlx4_qp, MLX4);
-	real_find_in(&real_efa_driver_qp, EFA);
-	real_find_in(&real_efa_qp, EFA);
-	real_find_in(&real_efa_cq, EFA);
-	real_find_in(&real_hns_qp, HNS);
-	devx_prepare();
-}
 
 static void *not_there(void)
 {
@@ -81,8 +62,7 @@ typedef struct ibv_qp *mlx5_qp_function(struct ibv_context *, struct ibv_qp_init
 
 static struct ibv_qp *mlx5_qp(const struct qp_call *c)
 {
-	return ((mlx5_qp_function *)real_find_in(&real_mlx5_qp, MLX5))(c->context, c->attr_ex,
-								       c->more);
+	return ((mlx5_qp_function *)real_find(&real_mlx5_qp))(c->context, c->attr_ex, c->more);
 }
 
 /* man mlx5dv_create_qp. A DC target has no queues, it takes the receives of an SRQ. Operations that the application
@@ -91,7 +71,7 @@ INTERPOSED struct ibv_qp *mlx5dv_create_qp(struct ibv_context *context,
 					   struct ibv_qp_init_attr_ex *attr,
 					   struct mlx5dv_qp_init_attr *more)
 {
-	mlx5_qp_function *create = (mlx5_qp_function *)real_find_in(&real_mlx5_qp, MLX5);
+	mlx5_qp_function *create = (mlx5_qp_function *)real_find(&real_mlx5_qp);
 	struct guard *g = create ? concerned(context) : NULL;
 	struct qp_call c = { .address = CALLER(),
 			     .entry = ENTRY_MLX5DV_CREATE_QP,
@@ -115,8 +95,7 @@ typedef struct ibv_cq_ex *mlx5_cq_function(struct ibv_context *, struct ibv_cq_i
 
 static struct ibv_cq_ex *mlx5_cq(const struct cq_call *c)
 {
-	return ((mlx5_cq_function *)real_find_in(&real_mlx5_cq, MLX5))(c->context, c->attr,
-								       c->more);
+	return ((mlx5_cq_function *)real_find(&real_mlx5_cq))(c->context, c->attr, c->more);
 }
 
 /* man mlx5dv_create_cq. */
@@ -124,7 +103,7 @@ INTERPOSED struct ibv_cq_ex *mlx5dv_create_cq(struct ibv_context *context,
 					      struct ibv_cq_init_attr_ex *attr,
 					      struct mlx5dv_cq_init_attr *more)
 {
-	mlx5_cq_function *create = (mlx5_cq_function *)real_find_in(&real_mlx5_cq, MLX5);
+	mlx5_cq_function *create = (mlx5_cq_function *)real_find(&real_mlx5_cq);
 	struct guard *g = create ? concerned(context) : NULL;
 	struct cq_call c = { .address = CALLER(),
 			     .entry = ENTRY_MLX5DV_CREATE_CQ,
@@ -148,7 +127,7 @@ typedef struct ibv_wq *mlx5_wq_function(struct ibv_context *, struct ibv_wq_init
 static struct ibv_wq *mlx5_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr,
 			      void *more)
 {
-	return ((mlx5_wq_function *)real_find_in(&real_mlx5_wq, MLX5))(context, attr, more);
+	return ((mlx5_wq_function *)real_find(&real_mlx5_wq))(context, attr, more);
 }
 
 /* man mlx5dv_create_wq: rdma-core providers/mlx5/man/mlx5dv_create_qp.3.md has no page of its own for it. */
@@ -156,7 +135,7 @@ INTERPOSED struct ibv_wq *mlx5dv_create_wq(struct ibv_context *context,
 					   struct ibv_wq_init_attr *attr,
 					   struct mlx5dv_wq_init_attr *more)
 {
-	mlx5_wq_function *create = (mlx5_wq_function *)real_find_in(&real_mlx5_wq, MLX5);
+	mlx5_wq_function *create = (mlx5_wq_function *)real_find(&real_mlx5_wq);
 	struct guard *g = create ? concerned(context) : NULL;
 	const struct wq_call c = { .address = CALLER(),
 				   .entry = ENTRY_MLX5DV_CREATE_WQ,
@@ -177,8 +156,7 @@ typedef struct ibv_qp *mlx4_qp_function(struct ibv_context *, struct ibv_qp_init
 
 static struct ibv_qp *mlx4_qp(const struct qp_call *c)
 {
-	return ((mlx4_qp_function *)real_find_in(&real_mlx4_qp, MLX4))(c->context, c->attr_ex,
-								       c->more);
+	return ((mlx4_qp_function *)real_find(&real_mlx4_qp))(c->context, c->attr_ex, c->more);
 }
 
 /* man mlx4dv_create_qp: infiniband/mlx4dv.h. */
@@ -186,7 +164,7 @@ INTERPOSED struct ibv_qp *mlx4dv_create_qp(struct ibv_context *context,
 					   struct ibv_qp_init_attr_ex *attr,
 					   struct mlx4dv_qp_init_attr *more)
 {
-	mlx4_qp_function *create = (mlx4_qp_function *)real_find_in(&real_mlx4_qp, MLX4);
+	mlx4_qp_function *create = (mlx4_qp_function *)real_find(&real_mlx4_qp);
 	struct guard *g = create ? concerned(context) : NULL;
 	const struct qp_call c = { .address = CALLER(),
 				   .entry = ENTRY_MLX4DV_CREATE_QP,
@@ -208,16 +186,15 @@ typedef struct ibv_qp *efa_driver_qp_function(struct ibv_pd *, struct ibv_qp_ini
 
 static struct ibv_qp *efa_driver_qp(const struct qp_call *c)
 {
-	return ((efa_driver_qp_function *)real_find_in(&real_efa_driver_qp, EFA))(c->pd, c->attr,
-										  c->number);
+	return ((efa_driver_qp_function *)real_find(&real_efa_driver_qp))(c->pd, c->attr,
+									  c->number);
 }
 
 /* man efadv_create_driver_qp. */
 INTERPOSED struct ibv_qp *efadv_create_driver_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
 						 uint32_t driver_qp_type)
 {
-	efa_driver_qp_function *create =
-		(efa_driver_qp_function *)real_find_in(&real_efa_driver_qp, EFA);
+	efa_driver_qp_function *create = (efa_driver_qp_function *)real_find(&real_efa_driver_qp);
 	struct guard *g = create ? concerned(pd->context) : NULL;
 	const struct qp_call c = { .address = CALLER(),
 				   .entry = ENTRY_EFADV_CREATE_DRIVER_QP,
@@ -239,8 +216,8 @@ typedef struct ibv_qp *efa_qp_function(struct ibv_context *, struct ibv_qp_init_
 
 static struct ibv_qp *efa_qp(const struct qp_call *c)
 {
-	return ((efa_qp_function *)real_find_in(&real_efa_qp, EFA))(c->context, c->attr_ex, c->more,
-								    c->number);
+	return ((efa_qp_function *)real_find(&real_efa_qp))(c->context, c->attr_ex, c->more,
+							    c->number);
 }
 
 /* man efadv_create_qp_ex. */
@@ -248,7 +225,7 @@ INTERPOSED struct ibv_qp *efadv_create_qp_ex(struct ibv_context *context,
 					     struct ibv_qp_init_attr_ex *attr,
 					     struct efadv_qp_init_attr *more, uint32_t inlen)
 {
-	efa_qp_function *create = (efa_qp_function *)real_find_in(&real_efa_qp, EFA);
+	efa_qp_function *create = (efa_qp_function *)real_find(&real_efa_qp);
 	struct guard *g = create ? concerned(context) : NULL;
 	const struct qp_call c = { .address = CALLER(),
 				   .entry = ENTRY_EFADV_CREATE_QP_EX,
@@ -270,8 +247,8 @@ typedef struct ibv_cq_ex *efa_cq_function(struct ibv_context *, struct ibv_cq_in
 
 static struct ibv_cq_ex *efa_cq(const struct cq_call *c)
 {
-	return ((efa_cq_function *)real_find_in(&real_efa_cq, EFA))(c->context, c->attr, c->more,
-								    c->number);
+	return ((efa_cq_function *)real_find(&real_efa_cq))(c->context, c->attr, c->more,
+							    c->number);
 }
 
 /* man efadv_create_cq. */
@@ -279,7 +256,7 @@ INTERPOSED struct ibv_cq_ex *efadv_create_cq(struct ibv_context *context,
 					     struct ibv_cq_init_attr_ex *attr,
 					     struct efadv_cq_init_attr *more, uint32_t inlen)
 {
-	efa_cq_function *create = (efa_cq_function *)real_find_in(&real_efa_cq, EFA);
+	efa_cq_function *create = (efa_cq_function *)real_find(&real_efa_cq);
 	struct guard *g = create ? concerned(context) : NULL;
 	const struct cq_call c = { .address = CALLER(),
 				   .entry = ENTRY_EFADV_CREATE_CQ,
@@ -299,23 +276,24 @@ INTERPOSED struct ibv_cq_ex *efadv_create_cq(struct ibv_context *context,
 /* --- hns --- */
 
 struct hnsdv_qp_init_attr; /* infiniband/hnsdv.h, which older headers lack */
+INTERPOSED struct ibv_qp *hnsdv_create_qp(struct ibv_context *, struct ibv_qp_init_attr_ex *,
+					  struct hnsdv_qp_init_attr *);
+static struct real real_hns_qp SOUGHT_EARLY = { "hnsdv_create_qp", "HNS_1.0",
+						.wrapper = (void *)hnsdv_create_qp,
+						.library = HNS };
 typedef struct ibv_qp *hns_qp_function(struct ibv_context *, struct ibv_qp_init_attr_ex *,
 				       struct hnsdv_qp_init_attr *);
 
 static struct ibv_qp *hns_qp(const struct qp_call *c)
 {
-	return ((hns_qp_function *)real_find_in(&real_hns_qp, HNS))(c->context, c->attr_ex,
-								    c->more);
+	return ((hns_qp_function *)real_find(&real_hns_qp))(c->context, c->attr_ex, c->more);
 }
 
 /* man hnsdv_create_qp. */
-INTERPOSED struct ibv_qp *hnsdv_create_qp(struct ibv_context *context,
-					  struct ibv_qp_init_attr_ex *attr,
-					  struct hnsdv_qp_init_attr *more);
 struct ibv_qp *hnsdv_create_qp(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr,
 			       struct hnsdv_qp_init_attr *more)
 {
-	hns_qp_function *create = (hns_qp_function *)real_find_in(&real_hns_qp, HNS);
+	hns_qp_function *create = (hns_qp_function *)real_find(&real_hns_qp);
 	struct guard *g = create ? concerned(context) : NULL;
 	const struct qp_call c = { .address = CALLER(),
 				   .entry = ENTRY_HNSDV_CREATE_QP,

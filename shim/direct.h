@@ -34,8 +34,4 @@ struct cq_call {
 };
 struct ibv_cq_ex *cq_creation(struct guard *g, const struct cq_call *call);
 
-/* Looks for the functions of direct verbs in what is loaded: the loader's lock, so not under guard->lock. */
-void direct_prepare(void);
-void devx_prepare(void); /* devx.c */
-
 #endif

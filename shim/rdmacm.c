@@ -9,8 +9,6 @@
 #include "guard.h"
 #include "real.h"
 
-#define RDMACM "librdmacm.so.1"
-
 /* rdma/rdma_cma.h, which need not be there where this is built. */
 struct rdma_cm_id;
 struct rdma_addrinfo;
@@ -31,25 +29,25 @@ int rdma_get_cm_event(struct rdma_event_channel *, struct rdma_cm_event **);
 
 static struct real real_create_qp SOUGHT_EARLY = { "rdma_create_qp", "RDMACM_1.0",
 						   .wrapper = (void *)rdma_create_qp,
-						   .library = "librdmacm.so.1" };
+						   .library = RDMACM };
 static struct real real_create_qp_ex SOUGHT_EARLY = { "rdma_create_qp_ex", "RDMACM_1.0",
 						      .wrapper = (void *)rdma_create_qp_ex,
-						      .library = "librdmacm.so.1" };
+						      .library = RDMACM };
 static struct real real_create_srq SOUGHT_EARLY = { "rdma_create_srq", "RDMACM_1.0",
 						    .wrapper = (void *)rdma_create_srq,
-						    .library = "librdmacm.so.1" };
+						    .library = RDMACM };
 static struct real real_create_srq_ex SOUGHT_EARLY = { "rdma_create_srq_ex", "RDMACM_1.0",
 						       .wrapper = (void *)rdma_create_srq_ex,
-						       .library = "librdmacm.so.1" };
+						       .library = RDMACM };
 static struct real real_create_ep SOUGHT_EARLY = { "rdma_create_ep", "RDMACM_1.0",
 						   .wrapper = (void *)rdma_create_ep,
-						   .library = "librdmacm.so.1" };
+						   .library = RDMACM };
 static struct real real_get_request SOUGHT_EARLY = { "rdma_get_request", "RDMACM_1.0",
 						     .wrapper = (void *)rdma_get_request,
-						     .library = "librdmacm.so.1" };
+						     .library = RDMACM };
 static struct real real_get_event SOUGHT_EARLY = { "rdma_get_cm_event", "RDMACM_1.0",
 						   .wrapper = (void *)rdma_get_cm_event,
-						   .library = "librdmacm.so.1" };
+						   .library = RDMACM };
 
 /* The outermost call that this thread is in. */
 struct asked {
@@ -86,8 +84,8 @@ INTERPOSED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 			      struct ibv_qp_init_attr *attr)
 {
 	int (*create)(struct rdma_cm_id *, struct ibv_pd *, struct ibv_qp_init_attr *) =
-		(int (*)(struct rdma_cm_id *, struct ibv_pd *,
-			 struct ibv_qp_init_attr *))real_find_in(&real_create_qp, RDMACM);
+		(int (*)(struct rdma_cm_id *, struct ibv_pd *, struct ibv_qp_init_attr *))real_find(
+			&real_create_qp);
 	struct asked before;
 	int rc;
 
@@ -102,9 +100,8 @@ INTERPOSED int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 /* man rdma_create_qp_ex: rdma/rdma_cma.h. */
 INTERPOSED int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
-	int (*create)(struct rdma_cm_id *, struct ibv_qp_init_attr_ex *) =
-		(int (*)(struct rdma_cm_id *, struct ibv_qp_init_attr_ex *))real_find_in(
-			&real_create_qp_ex, RDMACM);
+	int (*create)(struct rdma_cm_id *, struct ibv_qp_init_attr_ex *) = (int (*)(
+		struct rdma_cm_id *, struct ibv_qp_init_attr_ex *))real_find(&real_create_qp_ex);
 	struct asked before;
 	int rc;
 
@@ -122,7 +119,7 @@ INTERPOSED int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd,
 {
 	int (*create)(struct rdma_cm_id *, struct ibv_pd *, struct ibv_srq_init_attr *) =
 		(int (*)(struct rdma_cm_id *, struct ibv_pd *,
-			 struct ibv_srq_init_attr *))real_find_in(&real_create_srq, RDMACM);
+			 struct ibv_srq_init_attr *))real_find(&real_create_srq);
 	struct asked before;
 	int rc;
 
@@ -137,9 +134,8 @@ INTERPOSED int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd,
 /* man rdma_create_srq: rdma/rdma_cma.h. */
 INTERPOSED int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
-	int (*create)(struct rdma_cm_id *, struct ibv_srq_init_attr_ex *) =
-		(int (*)(struct rdma_cm_id *, struct ibv_srq_init_attr_ex *))real_find_in(
-			&real_create_srq_ex, RDMACM);
+	int (*create)(struct rdma_cm_id *, struct ibv_srq_init_attr_ex *) = (int (*)(
+		struct rdma_cm_id *, struct ibv_srq_init_attr_ex *))real_find(&real_create_srq_ex);
 	struct asked before;
 	int rc;
 
@@ -158,7 +154,7 @@ INTERPOSED int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res,
 	int (*create)(struct rdma_cm_id **, struct rdma_addrinfo *, struct ibv_pd *,
 		      struct ibv_qp_init_attr *) =
 		(int (*)(struct rdma_cm_id **, struct rdma_addrinfo *, struct ibv_pd *,
-			 struct ibv_qp_init_attr *))real_find_in(&real_create_ep, RDMACM);
+			 struct ibv_qp_init_attr *))real_find(&real_create_ep);
 	struct asked before;
 	int rc;
 
@@ -174,8 +170,7 @@ INTERPOSED int rdma_create_ep(struct rdma_cm_id **id, struct rdma_addrinfo *res,
 INTERPOSED int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 {
 	int (*get)(struct rdma_cm_id *, struct rdma_cm_id **) =
-		(int (*)(struct rdma_cm_id *, struct rdma_cm_id **))real_find_in(&real_get_request,
-										 RDMACM);
+		(int (*)(struct rdma_cm_id *, struct rdma_cm_id **))real_find(&real_get_request);
 	struct asked before;
 	int rc;
 
@@ -190,9 +185,8 @@ INTERPOSED int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **i
 /* man rdma_get_cm_event. Blocks: nothing is done before it. */
 INTERPOSED int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
-	int (*get)(struct rdma_event_channel *, struct rdma_cm_event **) =
-		(int (*)(struct rdma_event_channel *, struct rdma_cm_event **))real_find_in(
-			&real_get_event, RDMACM);
+	int (*get)(struct rdma_event_channel *, struct rdma_cm_event **) = (int (*)(
+		struct rdma_event_channel *, struct rdma_cm_event **))real_find(&real_get_event);
 	struct state_cm_event *s;
 	struct guard *g;
 	unsigned int kind;

@@ -61,37 +61,27 @@ static void *keep_libibverbs(void)
 	return library;
 }
 
-void *real_find(struct real *r)
+/* `library` is a handle of where it is, or NULL. What is libibverbs' may be another preloaded library's that comes
+ * after us. */
+static void *find(struct real *r, void *library)
 {
-	void *address = atomic_load_explicit(&r->address, memory_order_relaxed);
-	int saved = errno;
-	void *library;
+	void *address = r->library ? NULL : lookup(RTLD_NEXT, r);
 
-	if (address)
-		return address;
-	library = r->library ? keep(r->library) : keep_libibverbs();
-	address = lookup(RTLD_NEXT, r);
 	if (!address && library)
 		address = lookup(library, r);
 	if (address)
 		atomic_store_explicit(&r->address, address, memory_order_relaxed);
-	errno = saved;
 	return address;
 }
 
-void *real_find_in(struct real *r, const char *library)
+void *real_find(struct real *r)
 {
 	void *address = atomic_load_explicit(&r->address, memory_order_relaxed);
 	int saved = errno;
-	void *handle;
 
 	if (address)
 		return address;
-	handle = keep(library);
-	if (handle)
-		address = lookup(handle, r);
-	if (address)
-		atomic_store_explicit(&r->address, address, memory_order_relaxed);
+	address = find(r, r->library ? keep(r->library) : keep_libibverbs());
 	errno = saved;
 	return address;
 }
@@ -108,8 +98,21 @@ void *library_symbol(void *library, const char *name)
 	return lookup(library, &any);
 }
 
+/* A library of a provider is asked for once, not for each of its functions, which lie beside each other. */
 void real_find_early(void)
 {
-	for (struct real *r = __start_sought_early; r < __stop_sought_early; r++)
-		real_find(r);
+	const char *library = NULL;
+	void *handle = NULL;
+	int saved = errno;
+
+	for (struct real *r = __start_sought_early; r < __stop_sought_early; r++) {
+		if (atomic_load_explicit(&r->address, memory_order_relaxed))
+			continue;
+		if (r->library && r->library != library)
+			handle = keep(r->library);
+		library = r->library;
+		if (!library || handle)
+			find(r, library ? handle : keep_libibverbs());
+	}
+	errno = saved;
 }

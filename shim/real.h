@@ -20,15 +20,21 @@ struct real {
 	const char *version;
 	_Atomic(void *) address; /* NULL: not found yet */
 	void *wrapper; /* our own of that name, if we interpose it: what a lookup by handle gets */
-	const char *library; /* where it is; NULL: libibverbs.so.1 */
+	const char *library; /* where it is, if not in libibverbs: it is looked for there alone */
 };
 
 /*
  * All that are marked so are looked up by real_find_early, and those with a wrapper are also
- * guarded when a program looks them up (by_handle.c). A lookup waits for the loader's lock, which
+ * guarded when a program looks them up (by_handle.c). Once before the first verbs call, and again as
+ * a device is opened, for the libraries of providers that came in since. A lookup waits for the loader's lock, which
  * a constructor may hold while it waits for the thread that makes a verbs call, or for one that
  * waits for guard->lock: so it comes early, and never under that lock.
  */
+#define MLX5	     "libmlx5.so.1"
+#define MLX4	     "libmlx4.so.1"
+#define EFA	     "libefa.so.1"
+#define HNS	     "libhns.so.1"
+#define RDMACM	     "librdmacm.so.1"
 #define SOUGHT_EARLY __attribute__((section("sought_early"), used))
 void real_find_early(void);
 extern struct real __start_sought_early[], __stop_sought_early[];
@@ -36,8 +42,6 @@ extern struct real __start_sought_early[], __stop_sought_early[];
 /* Its address, or NULL when its library is not loaded or has none. The library stays loaded from
  * then on. Any thread; errno is kept, the state of dlerror() is not. */
 void *real_find(struct real *r);
-/* The same in the library of that name alone, if it is loaded. */
-void *real_find_in(struct real *r, const char *library);
 
 /* A library for ourselves alone, opened RTLD_LOCAL and never closed, and what it defines; NULL: not there.
  * Both take the loader's lock. */
