@@ -307,21 +307,36 @@ void policy_judge_cq(const struct policy_values *v, const struct policy_usage *u
 	judge(&j);
 }
 
-void policy_judge_srq(const struct policy_values *v, const struct policy_usage *use,
-		      const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
-		      uint32_t max_sge, struct policy_verdict *out)
+static void judge_receiving(const struct policy_values *v, const struct policy_usage *use,
+			    const struct geometry *g, const struct device_facts *dev,
+			    enum queue_kind kind, uint32_t max_wr, uint32_t max_sge,
+			    struct policy_verdict *out)
 {
 	struct judgement j = {
 		.values = v,
 		.use = use,
 		.geometry = g,
 		.dev = dev,
-		.kind = QUEUE_SRQ,
+		.kind = kind,
 		.req.caps = { .max_recv_wr = max_wr, .max_recv_sge = max_sge },
 		.verdict = out,
 	};
 
 	judge(&j);
+}
+
+void policy_judge_srq(const struct policy_values *v, const struct policy_usage *use,
+		      const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
+		      uint32_t max_sge, struct policy_verdict *out)
+{
+	judge_receiving(v, use, g, dev, QUEUE_SRQ, max_wr, max_sge, out);
+}
+
+void policy_judge_wq(const struct policy_values *v, const struct policy_usage *use,
+		     const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
+		     uint32_t max_sge, struct policy_verdict *out)
+{
+	judge_receiving(v, use, g, dev, QUEUE_WQ, max_wr, max_sge, out);
 }
 
 enum policy_key policy_bound(const struct policy_values *v, enum fit_kind kind, bool has_srq,
@@ -343,23 +358,6 @@ enum policy_key policy_bound(const struct policy_values *v, enum fit_kind kind, 
 	if (kind == FIT_CQ)
 		caps->max_send_wr = j.cqe;
 	return verdict.clamped ? verdict.clamped_by : POLICY_KEYS;
-}
-
-void policy_judge_wq(const struct policy_values *v, const struct policy_usage *use,
-		     const struct geometry *g, const struct device_facts *dev, uint32_t max_wr,
-		     uint32_t max_sge, struct policy_verdict *out)
-{
-	struct judgement j = {
-		.values = v,
-		.use = use,
-		.geometry = g,
-		.dev = dev,
-		.kind = QUEUE_WQ,
-		.req.caps = { .max_recv_wr = max_wr, .max_recv_sge = max_sge },
-		.verdict = out,
-	};
-
-	judge(&j);
 }
 
 void policy_judge_mr(const struct policy_values *v, const struct policy_usage *use, uint64_t bytes,

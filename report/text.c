@@ -670,6 +670,15 @@ static bool cq_row(void *arg, uint32_t index, const void *record)
 }
 
 /* The destroyed members of a group are one row, with their greatest and their sums. */
+/* A row for each group of which members are gone. */
+static void ended_rows(struct table *t, const struct model *m, enum state_kind kind,
+		       void (*row)(struct table *, const struct model *, const struct group_view *))
+{
+	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++)
+		if (m->groups[i].used && m->groups[i].record.kind == kind && m->groups[i].destroyed)
+			row(t, m, &m->groups[i]);
+}
+
 static void ended_cqs_row(struct table *t, const struct model *m, const struct group_view *g)
 {
 	const struct group_record *r = &g->record;
@@ -811,10 +820,7 @@ static void print_srqs(const struct text_output *w, const struct model *m)
 	table_column(l.t, "REFUSED", true, 0);
 	table_column(l.t, "MADE BY", false, 5);
 	statefile_each(m->file, KIND_SRQ, srq_row, &l);
-	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++)
-		if (m->groups[i].used && m->groups[i].record.kind == KIND_SRQ &&
-		    m->groups[i].destroyed)
-			ended_srqs_row(l.t, m, &m->groups[i]);
+	ended_rows(l.t, m, KIND_SRQ, ended_srqs_row);
 	table_end(l.t);
 	print_left_out(w, &l);
 }
@@ -897,10 +903,7 @@ static void print_wqs(const struct text_output *w, const struct model *m)
 	table_column(l.t, "REFUSED", true, 0);
 	table_column(l.t, "MADE BY", false, 5);
 	statefile_each(m->file, KIND_WQ, wq_row, &l);
-	for (unsigned int i = 0; i < STATE_MAX_GROUPS; i++)
-		if (m->groups[i].used && m->groups[i].record.kind == KIND_WQ &&
-		    m->groups[i].destroyed)
-			ended_wqs_row(l.t, m, &m->groups[i]);
+	ended_rows(l.t, m, KIND_WQ, ended_wqs_row);
 	table_end(l.t);
 	print_left_out(w, &l);
 }

@@ -182,36 +182,37 @@ void group_leave_cq(struct guard *g, const struct cq_record *r)
 	sums_end(group, r->id, r->ring_bytes + r->bookkeeping_bytes);
 }
 
-void group_leave_srq(struct guard *g, const struct srq_record *r)
+/* One that receives alone. */
+static void leave_receiving(struct guard *g, uint16_t index, uint32_t id, bool hidden,
+			    const struct side_counts *counts, uint64_t bytes)
 {
 	struct group_record *group;
 	struct group_sums *sums;
-	struct side_counts c;
 
-	if (r->group == UINT16_MAX)
+	if (index == UINT16_MAX)
 		return;
-	group = file_record(g->file, KIND_GROUP, r->group);
+	group = file_record(g->file, KIND_GROUP, index);
 	sums = sums_begin(group);
 	sums->destroyed++;
-	sums->hidden += (r->flags & SRQ_HIDDEN) != 0;
+	sums->hidden += hidden;
+	add_side(&sums->recv, counts);
+	sums_end(group, id, bytes);
+}
+
+void group_leave_srq(struct guard *g, const struct srq_record *r)
+{
+	struct side_counts c;
+
 	record_srq_counts(r, &c);
-	add_side(&sums->recv, &c);
-	sums_end(group, r->id, r->ring_bytes + r->bookkeeping_bytes);
+	leave_receiving(g, r->group, r->id, r->flags & SRQ_HIDDEN, &c,
+			r->ring_bytes + r->bookkeeping_bytes);
 }
 
 void group_leave_wq(struct guard *g, const struct wq_record *r)
 {
-	struct group_record *group;
-	struct group_sums *sums;
 	struct side_counts c;
 
-	if (r->group == UINT16_MAX)
-		return;
-	group = file_record(g->file, KIND_GROUP, r->group);
-	sums = sums_begin(group);
-	sums->destroyed++;
-	sums->hidden += (r->flags & WQ_HIDDEN) != 0;
 	record_wq_counts(r, &c);
-	add_side(&sums->recv, &c);
-	sums_end(group, r->id, r->ring_bytes + r->bookkeeping_bytes);
+	leave_receiving(g, r->group, r->id, r->flags & WQ_HIDDEN, &c,
+			r->ring_bytes + r->bookkeeping_bytes);
 }
