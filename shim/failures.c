@@ -5,7 +5,7 @@
  * A creation that fails may be a probe for what the device can do. So its line is held back: until the same thread
  * makes something of the kind that asks for no more (a probe: one line at level info for the whole run), until it
  * fails at something else, for a second (then at the next creation, or whatever else we see of it), or until the
- * process ends. At once told is what fails although it was granted before. At the end nothing is told of
+ * process ends. A search for the limit of inline data that was granted some is told at level info alone. At once told is what fails although it was granted before. At the end nothing is told of
  * a device that the program closed before it ended well: it went on without it. The records are written at once.
  */
 #include <errno.h>
@@ -26,8 +26,8 @@
 /* The line in the making, not on the stack, of which a hook has little. Under guard->lock. */
 static char line[LINE_BYTES];
 
-static bool same_failure(const struct failure_record *f, const struct failure_reason *r,
-			 uint16_t device, uint16_t caller, const struct qp_caps *requested)
+bool failure_is(const struct failure_record *f, const struct failure_reason *r, uint16_t device,
+		uint16_t caller, const struct qp_caps *requested)
 {
 	return f->reason.call == r->call && f->reason.reason == r->reason &&
 	       f->reason.field == r->field && f->reason.error == r->error &&
@@ -68,7 +68,7 @@ struct failure_record *failure_of(struct guard *g, const struct failure_reason *
 
 	for (uint32_t i = 0; i < used; i++) {
 		f = file_record(g->file, KIND_FAILURE, i);
-		if (same_failure(f, reason, device, caller, requested))
+		if (failure_is(f, reason, device, caller, requested))
 			return f;
 	}
 	f = failure_add(g, reason, device, caller, qp_type, requested);
@@ -106,7 +106,6 @@ static void begin_line(struct text *t, const struct guard *g, const struct held 
 	*t = (struct text){ line, LINE_BYTES, len };
 }
 
-/* Attempts that differ in inline data alone are a search for its limit, as libfabric makes. */
 static bool differ_in_inline_alone(const struct qp_caps *a, const struct qp_caps *b)
 {
 	struct qp_caps same = *b;
@@ -115,9 +114,20 @@ static bool differ_in_inline_alone(const struct qp_caps *a, const struct qp_caps
 	return a->max_inline_data != b->max_inline_data && !memcmp(a, &same, sizeof(same));
 }
 
+/*
+ * Attempts that differ in nothing but inline data, also from what this thread was granted last, are a search for
+ * its limit, of which the last attempt may well fail (libfabric's does).
+ */
+static bool is_search(const struct held *h)
+{
+	return h->granted_to == h->thread && h->granted_on == h->device &&
+	       (h->attempts > 1 || h->searched) && differ_in_inline_alone(&h->granted, &h->first) &&
+	       (h->attempts == 1 || differ_in_inline_alone(&h->granted, &h->last));
+}
+
 static void tell(struct guard *g, struct held *h)
 {
-	enum log_level level;
+	enum log_level level = is_search(h) ? LOG_INFO : LOG_WARN;
 	struct text t;
 
 	begin_line(&t, g, h);
@@ -126,14 +136,9 @@ static void tell(struct guard *g, struct held *h)
 		text_number(&t, h->attempts);
 		text_put(&t, " attempts");
 	}
-	/* a search among sizes of which some were granted */
-	level = h->attempts > 1 && g->header->totals.created_qps &&
-				differ_in_inline_alone(&h->first, &h->last)
-			? LOG_INFO
-			: LOG_WARN;
 	h->attempts = 0;
 	h->record->told = 1;
-	log_line(g, level, line);
+	log_failure(g, level, line);
 }
 
 /* What the run of attempts began with and what was granted, as far as they differ. */
@@ -242,11 +247,19 @@ void failures_settle(struct guard *g, enum guarded_call call, const struct devic
 		     const struct qp_caps *requested)
 {
 	struct held *h = &g->held[held_index(call)];
+	uint16_t device = d ? d->index : UINT16_MAX;
+	const void *self = thread_pointer();
 	struct text t;
 
 	failures_overdue(g);
-	if (!h->attempts || h->thread != thread_pointer() ||
-	    h->device != (d ? d->index : UINT16_MAX) || !is_no_more(&h->first, requested))
+	h->searched = h->granted_to == self && h->granted_on == device &&
+		      (h->searched || h->attempts) &&
+		      differ_in_inline_alone(&h->granted, requested);
+	h->granted = *requested;
+	h->granted_to = self;
+	h->granted_on = device;
+	if (!h->attempts || h->thread != self || h->device != device ||
+	    !is_no_more(&h->first, requested))
 		return;
 	t = text_begin(line, sizeof(line));
 	text_put(&t, guarded_call_name(call));
@@ -258,7 +271,7 @@ void failures_settle(struct guard *g, enum guarded_call call, const struct devic
 	text_put(&t, " failed before one succeeded");
 	put_run(&t, &h->first, requested);
 	h->attempts = 0;
-	log_line(g, LOG_INFO, line);
+	log_failure(g, LOG_INFO, line);
 }
 
 /* Exit handlers may run in a signal handler that interrupted us: then nothing is told. */
@@ -282,7 +295,7 @@ void failures_end(struct guard *g)
 		begin_line(&t, g, h);
 		text_put(&t, "; the program closed the device and went on without it");
 		h->attempts = 0;
-		log_line(g, LOG_INFO, line);
+		log_failure(g, LOG_INFO, line);
 	}
 	guard_unlock(g);
 }
@@ -339,7 +352,7 @@ void note_failure(struct guard *g, const struct device *d, const struct failure_
 		f->told = 1;
 	reason_sentence(reason, d ? d->record->name : NULL, line, sizeof(line));
 	quiet = asks_only(reason, requested) || is_its_own_affair(reason);
-	log_line(g, quiet ? LOG_INFO : LOG_WARN, line);
+	log_failure(g, quiet ? LOG_INFO : LOG_WARN, line);
 }
 
 /* --- why --- */

@@ -62,7 +62,7 @@ struct ended {
 };
 
 /* A failed creation of one kind whose line is held back, and the attempts before it: failures.c. */
-enum { HELD_CALLS = 4 };
+enum { HELD_CALLS = 4, REFUSED_POSTS = 64 };
 struct held {
 	struct failure_record *record;
 	struct failure_reason why;
@@ -71,6 +71,11 @@ struct held {
 	void *thread;
 	uint32_t attempts; /* 0: nothing is held */
 	uint16_t device;
+	/* what was granted last, and whether that was one of several that differ in inline data alone */
+	uint16_t granted_on; /* device */
+	bool searched;
+	const void *granted_to; /* thread */
+	struct qp_caps granted;
 };
 
 struct guard {
@@ -85,7 +90,7 @@ struct guard {
 	/* of [budget], device_bytes unused: held by objects, and by creations under way */
 	uint64_t used[BUDGET_LIMITS], reserved[BUDGET_LIMITS];
 	uint32_t next_id[KINDS];
-	uint64_t events_kept, log_tick, log_held_back;
+	uint64_t log_tick, log_held_back;
 	uint32_t log_tokens;
 	struct pool hot_objects; /* of 64 bytes */
 	struct rings rings;
@@ -98,8 +103,8 @@ struct guard {
 	struct modules modules;
 	struct places places;
 	struct held held[HELD_CALLS];
-	/* records of refused posts, by call and reason: refused.c */
-	_Atomic(struct failure_record *) refused_posts[3][REASONS - REASON_INJECTED];
+	/* records of refused posts, by a hash of their kind: refused.c */
+	_Atomic(struct failure_record *) refused_posts[REFUSED_POSTS];
 	uint64_t
 		inject_calls[4]; /* of each kind that [inject] knows, as far as it concerned them */
 	struct policy_values standard; /* the policy as an unconditional subject sees it */
@@ -343,7 +348,10 @@ void failures_settle(struct guard *g, enum guarded_call call, const struct devic
 /* Tells what has been held back for a second; under lock. And what is left at the end; takes the lock. */
 void failures_overdue(struct guard *g);
 void failures_end(struct guard *g);
-/* The record of a kind of failure, made when it is new; NULL without memory. Under lock. */
+/* Whether it is the record of that kind; any thread. And that record, made when it is new; NULL without memory.
+ * Under lock. */
+bool failure_is(const struct failure_record *f, const struct failure_reason *r, uint16_t device,
+		uint16_t caller, const struct qp_caps *requested);
 struct failure_record *failure_of(struct guard *g, const struct failure_reason *reason,
 				  uint16_t device, uint16_t caller, unsigned int qp_type,
 				  const struct qp_caps *requested);

@@ -136,8 +136,23 @@ static void print(const struct guard *g, const char *line)
 	}
 }
 
+/* The oldest of those that stand in a record of their own too, else the oldest. */
+static struct event_record *event_to_replace(struct guard *g, uint32_t used)
+{
+	struct event_record *oldest = NULL;
+
+	for (uint32_t i = 0; i < used; i++) {
+		struct event_record *e = file_record(g->file, KIND_EVENT, i);
+
+		if (!oldest || e->is_failure > oldest->is_failure ||
+		    (e->is_failure == oldest->is_failure && e->first_at < oldest->first_at))
+			oldest = e;
+	}
+	return oldest;
+}
+
 /* The event with this text: an old one counted once more, or a new one. True when it is new. */
-static bool keep_event(struct guard *g, enum log_level level, const char *line)
+static bool keep_event(struct guard *g, enum log_level level, const char *line, bool is_failure)
 {
 	uint32_t used = atomic_load_explicit(&g->header->used[KIND_EVENT], memory_order_relaxed);
 	struct event_record *e;
@@ -155,14 +170,14 @@ static bool keep_event(struct guard *g, enum log_level level, const char *line)
 	}
 	e = file_add(g, KIND_EVENT, STATE_MAX_EVENTS, &index);
 	if (!e && used)
-		e = file_record(g->file, KIND_EVENT, g->events_kept % used);
+		e = event_to_replace(g, used);
 	if (!e)
 		return true;
-	g->events_kept++;
 	atomic_fetch_add_explicit(&e->seq, 1, memory_order_acq_rel);
 	t = text_begin(e->text, sizeof(e->text));
 	text_put(&t, line);
 	e->level = (uint8_t)level;
+	e->is_failure = is_failure;
 	atomic_store_explicit(&e->count, 1, memory_order_relaxed);
 	atomic_store_explicit(&e->first_at, now, memory_order_relaxed);
 	atomic_store_explicit(&e->last_at, now, memory_order_relaxed);
@@ -190,13 +205,14 @@ static bool rate_allows(struct guard *g)
 	return true;
 }
 
-void log_line(struct guard *g, enum log_level level, const char *line)
+static void tell(struct guard *g, enum log_level level, const char *line, bool is_failure)
 {
 	char more[80];
 	struct text t;
 	int saved = errno;
 
-	if (keep_event(g, level, line) && level <= g->standard.num[LOG_LEVEL] && rate_allows(g)) {
+	if (keep_event(g, level, line, is_failure) && level <= g->standard.num[LOG_LEVEL] &&
+	    rate_allows(g)) {
 		if (g->log_held_back) {
 			t = text_begin(more, sizeof(more));
 			text_number(&t, g->log_held_back);
@@ -207,4 +223,14 @@ void log_line(struct guard *g, enum log_level level, const char *line)
 		print(g, line);
 	}
 	errno = saved;
+}
+
+void log_line(struct guard *g, enum log_level level, const char *line)
+{
+	tell(g, level, line, false);
+}
+
+void log_failure(struct guard *g, enum log_level level, const char *line)
+{
+	tell(g, level, line, true);
 }

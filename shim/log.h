@@ -12,5 +12,7 @@ struct guard;
 
 /* Under guard->lock. `line` has no newline and no prefix. */
 void log_line(struct guard *g, enum log_level level, const char *line);
+/* The same of what stands among the failures of the state file too: such an event is overwritten first. */
+void log_failure(struct guard *g, enum log_level level, const char *line);
 
 #endif

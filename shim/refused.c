@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posts that were refused, as failures with their numbers: the first of each reason is told, all are counted. Called
+ * Posts that were refused, as failures with their numbers: the first of each kind is told, all are counted. Called
  * on the way out of a refused call alone. Takes the lock only for the first, and only if nobody holds it, since
  * posts may come from signal handlers and must not wait; one that finds it held leaves that to the next.
  */
@@ -58,28 +58,47 @@ static bool is_ordinary(const struct failure_reason *why)
 	       why->reason == REASON_INJECTED;
 }
 
+/* Where the record of its kind was put; another kind may have taken the place. */
+static _Atomic(struct failure_record *) *place_of(struct guard *g, const struct refused_post *p,
+						  const struct failure_reason *why)
+{
+	uint64_t key = (uint64_t)p->device << 48 | (uint64_t)p->caller << 32 |
+		       (uint64_t)why->call << 24 | (uint64_t)why->reason << 16 | p->qp_type << 8;
+
+	return &g->refused_posts[lookup_hash(key ^ p->requested.max_send_wr) % REFUSED_POSTS];
+}
+
+static void tell_first(struct guard *g, const struct refused_post *p,
+		       const struct failure_reason *why)
+{
+	static char line[352]; /* under guard->lock */
+	const char *device =
+		p->device < g->device_count ? g->devices[p->device].record->name : NULL;
+
+	reason_sentence(why, device, line, sizeof(line));
+	log_failure(g, is_ordinary(why) ? LOG_INFO : LOG_WARN, line);
+}
+
 void note_refused_post(const struct refused_post *p)
 {
-	_Atomic(struct failure_record *) *row;
+	_Atomic(struct failure_record *) *place;
 	struct guard *g = guard_enter();
 	struct failure_record *f;
 	struct failure_reason why;
 	int saved = errno;
-	static char line[352]; /* under guard->lock */
 
 	if (!g)
 		return;
-	row = &g->refused_posts[p->call - CALL_POST_SEND][reason_of(p) - REASON_INJECTED];
-	f = atomic_load_explicit(row, memory_order_acquire);
+	fill(p, &why);
+	place = place_of(g, p, &why);
+	f = atomic_load_explicit(place, memory_order_acquire);
+	if (f && f->reason.reason && !failure_is(f, &why, p->device, p->caller, &p->requested))
+		f = NULL;
 	if (!f && guard_trylock(g)) {
-		fill(p, &why);
 		f = failure_of(g, &why, p->device, p->caller, p->qp_type, &p->requested);
-		atomic_store_explicit(row, f, memory_order_release);
-		reason_sentence(&why,
-				p->device < g->device_count ? g->devices[p->device].record->name
-							    : NULL,
-				line, sizeof(line));
-		log_line(g, is_ordinary(&why) ? LOG_INFO : LOG_WARN, line);
+		if (f && !atomic_load_explicit(&f->count, memory_order_relaxed))
+			tell_first(g, p, &why);
+		atomic_store_explicit(place, f, memory_order_release);
 		guard_unlock(g);
 	}
 	if (f) {

@@ -116,7 +116,7 @@ enum entry_point {
 	ENTRY_RDMA_CREATE_SRQ_EX,
 	ENTRY_RDMA_CREATE_EP,
 	ENTRY_RDMA_GET_REQUEST, /* of an endpoint that listens */
-	ENTRY_POINTS = 64 /* room */
+	ENTRY_POINTS = 64	/* room */
 };
 
 /* Counts of the process. All words are atomic and may be read at any time. */
@@ -229,7 +229,7 @@ struct state_header {
 	uint32_t args_recorded;	     /* [report] args = yes: argv holds all of it */
 	_Atomic uint32_t incomplete; /* the file stopped growing: later objects are not in it */
 	_Atomic uint32_t policy_complaints;
-	uint32_t injects; /* [inject] makes calls fail on purpose */
+	uint32_t injects;	    /* [inject] makes calls fail on purpose */
 	_Atomic uint32_t looked_up; /* lookups by a handle that got a function of the guard's */
 	uint32_t zero0;
 
@@ -569,12 +569,14 @@ struct caller_record {
 static_assert(sizeof(struct caller_record) == 64, "caller record");
 enum { CALLER_OTHER = 1, CALLER_CUT = 2 }; /* cut: there were more frames */
 
-/* A log line, kept whether or not it could be printed. A ring: the oldest is overwritten. */
+/* A log line, kept whether or not it could be printed. The oldest is overwritten, a failure
+ * first. */
 struct event_record {
 	_Atomic uint32_t seq;
 	_Atomic uint8_t state;
-	uint8_t level; /* enum log_level */
-	uint8_t zero[2];
+	uint8_t level;	    /* enum log_level */
+	uint8_t is_failure; /* stands among the failures too: the first to be overwritten */
+	uint8_t zero[1];
 	_Atomic uint64_t count; /* times it happened */
 	_Atomic uint64_t first_at, last_at;
 	char text[352];

@@ -100,6 +100,12 @@ one_line "a probe for the inline size: one line for the run" \
 	'^ibv_create_qp on mlx5_0: 2 attempts failed before one succeeded, max_inline_data 1024 to 512$'
 run_case -- inline=1024,900,512
 silent "which is no fault: nothing at level warn"
+run_case -- inline=512 inline=1024,768 inline=900,850
+silent "a search of which some were granted and the last were not"
+run_case -- inline=512 inline=1024,768 inline=900
+silent "the same with one at the end"
+run_case -- inline=256 inline=1000
+one_line "too much inline data after less was granted: no search" 'asked max_inline_data 1000'
 run_case -- inline=1024,900,850
 one_line "a probe that found nothing" 'asked max_inline_data 850.*, the last of 3 attempts$'
 run_case -- qp=RC,65536,16,16,1,0

@@ -60,5 +60,6 @@ is "where model and provider agree nothing is said" "$(told)" 0
 guarded
 is "the bytes of all QPs are still the provider's" "$(of_report '.qps[].bytes.basis')" provider
 is "where they differ it is said, once" "$(told)" 1
+is "and stands in the report" "$(of_report '.events[].text | select(test("model and provider differ")) | "told"')" told
 echo "1..$tests"
 exit $status
