@@ -244,6 +244,7 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	struct guard *g = c->guard;
 	struct state_totals *t = &g->header->totals;
 	uint32_t effective = (uint32_t)cq->cqe;
+	const struct qp_caps asked = { .max_send_wr = c->requested_cqe };
 	struct queue_bytes bytes;
 	struct cq_record *r;
 	struct hot_cq *h;
@@ -252,8 +253,7 @@ static void creation_done(struct creation *c, const struct ibv_cq *cq)
 	reserve_cq(c, -1);
 	if (c->fitted)
 		note_fitted(g, c->device, CALL_CREATE_CQ, &c->verdict);
-	failures_settle(g, CALL_CREATE_CQ, c->device,
-			&(struct qp_caps){ .max_send_wr = c->requested_cqe });
+	failures_settle(g, CALL_CREATE_CQ, c->device, &asked, &asked);
 	geometry_cq_bytes(geometry_for(c->device), c->verdict.submitted_cqe, effective,
 			  facts(c, &own), &bytes);
 	count_created(&t->created_cqs, &t->live_cqs);

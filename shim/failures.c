@@ -106,28 +106,30 @@ static void begin_line(struct text *t, const struct guard *g, const struct held 
 	*t = (struct text){ line, LINE_BYTES, len };
 }
 
-static bool differ_in_inline_alone(const struct qp_caps *a, const struct qp_caps *b)
+static bool lies_between(uint32_t n, uint32_t a, uint32_t b)
 {
-	struct qp_caps same = *b;
-
-	same.max_inline_data = a->max_inline_data;
-	return a->max_inline_data != b->max_inline_data && !memcmp(a, &same, sizeof(same));
+	return a < b ? n >= a && n <= b : n >= b && n <= a;
 }
 
 /*
- * Attempts that differ in nothing but inline data, also from what this thread was granted last, are a search for
- * its limit, of which the last attempt may well fail (libfabric's does).
+ * Attempts that differ in nothing but inline data, also from what this thread was granted before them, are a search
+ * for its limit, of which the last may well fail (libfabric's does). Who asks again with the caps that were written
+ * back asks for the same.
  */
-static bool is_search(const struct held *h)
+static bool asks_other_inline_alone(const struct granted *last, const struct qp_caps *c)
 {
-	return h->granted_to == h->thread && h->granted_on == h->device &&
-	       (h->attempts > 1 || h->searched) && differ_in_inline_alone(&h->granted, &h->first) &&
-	       (h->attempts == 1 || differ_in_inline_alone(&h->granted, &h->last));
+	const struct qp_caps *a = &last->requested, *b = &last->effective;
+
+	return last->thread == thread_pointer() && c->max_inline_data != a->max_inline_data &&
+	       lies_between(c->max_send_wr, a->max_send_wr, b->max_send_wr) &&
+	       lies_between(c->max_recv_wr, a->max_recv_wr, b->max_recv_wr) &&
+	       lies_between(c->max_send_sge, a->max_send_sge, b->max_send_sge) &&
+	       lies_between(c->max_recv_sge, a->max_recv_sge, b->max_recv_sge);
 }
 
 static void tell(struct guard *g, struct held *h)
 {
-	enum log_level level = is_search(h) ? LOG_INFO : LOG_WARN;
+	bool search = h->inline_alone && (h->attempts > 1 || h->searched);
 	struct text t;
 
 	begin_line(&t, g, h);
@@ -138,7 +140,7 @@ static void tell(struct guard *g, struct held *h)
 	}
 	h->attempts = 0;
 	h->record->told = 1;
-	log_failure(g, level, line);
+	log_failure(g, search ? LOG_INFO : LOG_WARN, line);
 }
 
 /* What the run of attempts began with and what was granted, as far as they differ. */
@@ -213,7 +215,11 @@ static void hold(struct guard *g, struct failure_record *f, uint16_t device, uns
 	if (!h->attempts) {
 		h->first = *requested;
 		h->since = now_ns();
+		h->inline_alone = true;
+		h->searched = h->granted.device == device && h->granted.searched;
 	}
+	h->inline_alone = h->inline_alone && h->granted.device == device &&
+			  asks_other_inline_alone(&h->granted, requested);
 	h->attempts++;
 	h->record = f;
 	h->why = f->reason;
@@ -244,20 +250,23 @@ void failures_overdue(struct guard *g)
 }
 
 void failures_settle(struct guard *g, enum guarded_call call, const struct device *d,
-		     const struct qp_caps *requested)
+		     const struct qp_caps *requested, const struct qp_caps *effective)
 {
 	struct held *h = &g->held[held_index(call)];
+	struct granted *last = &h->granted;
 	uint16_t device = d ? d->index : UINT16_MAX;
 	const void *self = thread_pointer();
 	struct text t;
 
 	failures_overdue(g);
-	h->searched = h->granted_to == self && h->granted_on == device &&
-		      (h->searched || h->attempts) &&
-		      differ_in_inline_alone(&h->granted, requested);
-	h->granted = *requested;
-	h->granted_to = self;
-	h->granted_on = device;
+	*last = (struct granted){
+		.requested = *requested,
+		.effective = *effective,
+		.thread = self,
+		.device = device,
+		.searched = last->device == device && (last->searched || h->attempts) &&
+			    asks_other_inline_alone(last, requested),
+	};
 	if (!h->attempts || h->thread != self || h->device != device ||
 	    !is_no_more(&h->first, requested))
 		return;

@@ -61,6 +61,14 @@ struct ended {
 	uint32_t room, first, count;
 };
 
+/* What was granted last, of one kind. */
+struct granted {
+	struct qp_caps requested, effective;
+	const void *thread;
+	uint16_t device;
+	bool searched; /* after attempts that failed and differ in inline data alone */
+};
+
 /* A failed creation of one kind whose line is held back, and the attempts before it: failures.c. */
 enum { HELD_CALLS = 4, REFUSED_POSTS = 64 };
 struct held {
@@ -71,11 +79,9 @@ struct held {
 	void *thread;
 	uint32_t attempts; /* 0: nothing is held */
 	uint16_t device;
-	/* what was granted last, and whether that was one of several that differ in inline data alone */
-	uint16_t granted_on; /* device */
-	bool searched;
-	const void *granted_to; /* thread */
-	struct qp_caps granted;
+	bool inline_alone; /* each asked for other inline data than was granted before, and for nothing else */
+	bool searched; /* and so did one that was granted after some that failed */
+	struct granted granted;
 };
 
 struct guard {
@@ -344,7 +350,7 @@ void explain_creation(struct guard *g, const struct device *d, const struct fail
 /* Something of the kind was made: what failed before on this thread, and asked for as much at least, was a
  * probe. Under lock. */
 void failures_settle(struct guard *g, enum guarded_call call, const struct device *d,
-		     const struct qp_caps *requested);
+		     const struct qp_caps *requested, const struct qp_caps *effective);
 /* Tells what has been held back for a second; under lock. And what is left at the end; takes the lock. */
 void failures_overdue(struct guard *g);
 void failures_end(struct guard *g);

@@ -159,6 +159,8 @@ static void registered(struct registration *r, const struct ibv_mr *mr)
 /* After the real call, whose errno is still in place. */
 static struct ibv_mr *registration_end(struct registration *r, struct ibv_mr *mr)
 {
+	const struct qp_caps asked = { .max_send_wr = (uint32_t)(r->bytes >> 32),
+				       .max_recv_wr = (uint32_t)r->bytes };
 	int after = errno;
 
 	guard_nest(-1);
@@ -166,9 +168,8 @@ static struct ibv_mr *registration_end(struct registration *r, struct ibv_mr *mr
 	hold(r->guard, r->bytes, -1);
 	if (mr) {
 		registered(r, mr);
-		failures_settle(r->guard, CALL_REG_MR, device_of(r->guard, r->context),
-				&(struct qp_caps){ .max_send_wr = (uint32_t)(r->bytes >> 32),
-						   .max_recv_wr = (uint32_t)r->bytes });
+		failures_settle(r->guard, CALL_REG_MR, device_of(r->guard, r->context), &asked,
+				&asked);
 	}
 	guard_unlock(r->guard);
 	if (!mr)

@@ -472,7 +472,7 @@ static void creation_done(struct creation *c, const struct ibv_qp *qp,
 	reserve_qp(c, -1);
 	if (c->fitted)
 		note_fitted(g, c->device, CALL_CREATE_QP, &c->verdict);
-	failures_settle(g, CALL_CREATE_QP, c->device, &c->request.caps);
+	failures_settle(g, CALL_CREATE_QP, c->device, &c->request.caps, effective);
 	promise_inline(c->device, c->request.type, effective);
 	measure(c, effective, asked ? &rings : NULL, &bytes);
 	count_created(&t->created_qps, &t->live_qps);

@@ -304,6 +304,7 @@ static void creation_done(struct creation *c, const struct ibv_srq *srq,
 {
 	struct guard *g = c->guard;
 	struct state_totals *t = &g->header->totals;
+	const struct qp_caps asked = caps_of(c->requested_wr, c->requested_sge);
 	struct queue_bytes bytes;
 	struct srq_record *r;
 
@@ -311,9 +312,7 @@ static void creation_done(struct creation *c, const struct ibv_srq *srq,
 	reserve_srq(c, -1);
 	if (c->fitted)
 		note_fitted(g, c->device, CALL_CREATE_SRQ, &c->verdict);
-	failures_settle(g, CALL_CREATE_SRQ, c->device,
-			&(struct qp_caps){ .max_recv_wr = c->requested_wr,
-					   .max_recv_sge = c->requested_sge });
+	failures_settle(g, CALL_CREATE_SRQ, c->device, &asked, &asked);
 	geometry_srq_bytes(geometry_for(c->device), c->verdict.submitted.max_recv_wr,
 			   c->verdict.submitted.max_recv_sge, facts_of(c->device), &bytes);
 	if (c->device)
