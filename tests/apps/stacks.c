@@ -128,16 +128,21 @@ static void run_coroutine(void)
 /* Calls f on a stack that holds nothing but words of 1, up to its end. */
 static void call_on(char *stack, void (*f)(void))
 {
+	char *top = stack + STACK_SIZE - 16;
+
 	memset(stack, 1, STACK_SIZE);
+	/* the frame pointer cannot be named where a sanitizer keeps it */
 	__asm__ volatile("movq %%rsp, %%rbx\n\t"
+			 "movq %%rbp, %%r12\n\t"
 			 "movq %0, %%rsp\n\t"
 			 "movq %0, %%rbp\n\t"
 			 "call *%1\n\t"
+			 "movq %%r12, %%rbp\n\t"
 			 "movq %%rbx, %%rsp"
+			 : "+d"(top), "+a"(f)
 			 :
-			 : "r"(stack + STACK_SIZE - 16), "r"(f)
-			 : "rbx", "rbp", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10",
-			   "r11", "memory", "cc");
+			 : "rbx", "r12", "rcx", "rsi", "rdi", "r8", "r9", "r10", "r11", "memory",
+			   "cc");
 }
 
 /* A function that nobody has tables for: push %rbx; call *%rdi; pop %rbx; ret. */

@@ -41,7 +41,8 @@ static ibv_context *open_one()
 	for (ibv_device **d = list; d && *d && !opened; d++)
 		if (!name || !*name || !std::strcmp(name, ibv_get_device_name(*d)))
 			opened = ibv_open_device(*d);
-	ibv_free_device_list(list);
+	if (list)
+		ibv_free_device_list(list);
 	return opened;
 }
 
